@@ -1,0 +1,53 @@
+.DEFAULT_GOAL := help
+
+# Built when missing. On two cores cargo-deny takes three minutes, once; the licences it reads are worth that in CI too.
+CARGO_DENY_VERSION := 0.20.2
+CARGO_NEXTEST_VERSION := 0.9.143
+
+NEXTEST := cargo nextest run --workspace $(if $(CI),--profile ci)
+
+.PHONY: help
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+.PHONY: check
+check: fmt clippy docs deny ## Everything that needs no test run: format, lints, documentation, dependencies
+
+.PHONY: fmt
+fmt: ## Check the format (cargo fmt writes it)
+	cargo fmt --all --check
+
+.PHONY: clippy
+clippy: ## Lint the workspace, and the auditor's build by itself
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p midwatch --no-default-features -- -D warnings
+
+.PHONY: docs
+docs: ## Build the API documentation, with no warning
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+
+.PHONY: deny
+deny: ## Check licences, sources and banned crates (deny.toml)
+	@scripts/need-cargo-tool.sh cargo-deny $(CARGO_DENY_VERSION)
+	cargo deny --locked check bans licenses sources
+
+.PHONY: tidy
+tidy: ## Run the rules of the tree alone (a part of test)
+	cargo test --locked --quiet -p midwatch --test tidy
+
+.PHONY: test
+test: doctest nextest ## Run every test; finds or installs (Debian) PostgreSQL, Chromium, Node.js and Python
+
+.PHONY: doctest
+doctest:
+	cargo test --locked --doc --workspace --quiet
+
+.PHONY: nextest
+nextest:
+	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
+	scripts/with-services.sh $(NEXTEST) --locked
+
+.PHONY: accept
+accept: ## Run every test and write the snapshots anew; review them with git diff
+	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
+	INSTA_UPDATE=always TRYCMD=overwrite scripts/with-services.sh $(NEXTEST) --locked --no-fail-fast

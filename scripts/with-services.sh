@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs a command with everything the tests need: scripts/with-services.sh COMMAND...
+#
+# For one test: scripts/with-services.sh cargo nextest run -p midwatch --test browser
+# For tests that need no more than a database, scripts/with-postgres.sh is quicker.
+#
+# What is missing is installed, and what cannot be installed is an error: no test is skipped. Set for the command:
+#   MIDWATCH_TEST_POSTGRES      URL of a PostgreSQL server, as its superuser
+#   MIDWATCH_TEST_CHROMIUM      path of a Chromium
+#   MIDWATCH_TEST_NODE_MODULES  directory with the packages of tests/package-lock.json
+#   MIDWATCH_AGUI_PYTHON        Python with the packages of tests/agui/requirements.txt
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+scripts=$root/scripts
+target=${CARGO_TARGET_DIR:-$root/target}
+
+fail() {
+    echo "error: $1" >&2
+    exit 1
+}
+
+mkdir -p "$target"
+# Two of these at once must not install into one directory.
+exec 9>"$target/with-services.lock"
+flock 9
+
+# Chromium, for the browser tests.
+if [ -z "${MIDWATCH_TEST_CHROMIUM:-}" ]; then
+    command -v chromium >/dev/null || "$scripts/need-debian.sh" "Chromium" chromium 9>&-
+    MIDWATCH_TEST_CHROMIUM=$(command -v chromium) || fail "Chromium was installed but is not on PATH"
+fi
+"$MIDWATCH_TEST_CHROMIUM" --version >/dev/null 2>&1 9>&- || fail "$MIDWATCH_TEST_CHROMIUM does not run"
+
+# Node, npm, and the packages of the lock file.
+command -v node >/dev/null || "$scripts/need-debian.sh" "Node.js" nodejs 9>&-
+command -v npm >/dev/null || "$scripts/need-debian.sh" "npm" npm 9>&-
+node -e 'process.exit(process.versions.node.split(".")[0] >= 18 ? 0 : 1)' ||
+    fail "Node.js is $(node --version), and the tests need 18 or newer"
+modules=$root/tests/node_modules
+lock=$(cat "$root/tests/package.json" "$root/tests/package-lock.json" | sha256sum)
+if [ "$(cat "$modules/.installed" 2>/dev/null || true)" != "$lock" ]; then
+    (cd "$root/tests" && npm ci --ignore-scripts --no-audit --no-fund >&2 </dev/null 9>&-) ||
+        fail "npm could not install the packages of tests/package-lock.json"
+    echo "$lock" >"$modules/.installed"
+fi
+
+# Python, and the packages of the agent that the tests talk to.
+requirements=$root/tests/agui/requirements.txt
+[ -f "$requirements" ] || fail "tests/agui/requirements.txt is missing"
+python3 -c 'import ensurepip, venv' 2>/dev/null || "$scripts/need-debian.sh" "Python's venv" python3 python3-venv 9>&-
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+    fail "$(python3 --version) is too old, and the tests need 3.10 or newer"
+venv=$target/agui-venv
+wanted=$(python3 --version; cat "$requirements")
+if [ "$(cat "$venv/.installed" 2>/dev/null || true)" != "$wanted" ]; then
+    echo "installing the packages of tests/agui/requirements.txt" >&2
+    rm -rf "$venv"
+    { python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --no-input -r "$requirements"; } \
+        >&2 </dev/null 9>&- || fail "pip could not install the packages of tests/agui/requirements.txt"
+    echo "$wanted" >"$venv/.installed"
+fi
+
+exec 9>&-
+export MIDWATCH_TEST_CHROMIUM
+export MIDWATCH_TEST_NODE_MODULES=$modules
+export MIDWATCH_AGUI_PYTHON=$venv/bin/python
+exec "$scripts/with-postgres.sh" "$@"

@@ -1,0 +1,155 @@
+//! What source files look like.
+
+use crate::{File, expect_none, files};
+
+const PURE: &[&str] = &["events/src", "commands/src", "projections/src", "gateway/boundary/src"];
+
+/// Longer files that may stay so, each with the reason. There is none, and that is the aim.
+const MAY_BE_LONGER: &[(&str, &str)] = &[];
+
+const LONGEST: usize = 600;
+
+/// The lines a compiler sees outside tests: no comments, nothing from an inline test module on.
+fn code(file: &File) -> impl Iterator<Item = (usize, &str)> {
+    let lines = file.text.lines().collect::<Vec<_>>();
+    let tests = (0..lines.len()).find(|&at| {
+        let opens = lines.get(at + 1).is_some_and(|next| next.trim_start().starts_with("mod ") && next.ends_with('{'));
+        lines[at].trim() == "#[cfg(test)]" && opens
+    });
+    let end = tests.unwrap_or(lines.len());
+    let numbered = lines.into_iter().take(end).enumerate().map(|(at, line)| (at + 1, line));
+    numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn impurities(file: &File) -> Vec<String> {
+    let banned = [
+        "async fn",
+        "async move",
+        "async {",
+        "std::fs",
+        "std::net",
+        "std::env",
+        "std::process",
+        "SystemTime",
+        "Instant::now",
+        "::now()",
+        "thread_rng",
+        "RandomState",
+    ];
+    let hit = |line: &str| banned.iter().copied().find(|word| line.contains(word));
+    let hits = code(file).filter_map(|(at, line)| hit(line).map(|word| (at, word)));
+    hits.map(|(at, word)| format!("{}:{at}: {word}", file.path)).collect()
+}
+
+fn pure_sources() -> Vec<File> {
+    let pure: Vec<_> = files()
+        .into_iter()
+        .filter(|file| file.has_extension(&["rs"]) && !file.is_for_tests())
+        .filter(|file| PURE.iter().any(|directory| file.is_in(directory)))
+        .collect();
+    for directory in PURE {
+        assert!(pure.iter().any(|file| file.is_in(directory)), "{directory} holds no source: has it moved?");
+    }
+    pure
+}
+
+#[test]
+fn pure_crates_do_no_io_and_read_no_clock() {
+    let findings: Vec<_> = pure_sources().iter().flat_map(impurities).collect();
+    expect_none(
+        &findings,
+        "These crates are folded again years later and simulated with seeds. Take the time, the id or the bytes as an \
+         argument; what needs the world belongs into the engine, the log or the gateway.",
+    );
+}
+
+#[test]
+fn pure_crates_name_every_variant() {
+    let roots = pure_sources().into_iter().filter(|file| file.name() == "lib.rs");
+    let without = roots.filter(|file| !file.text.contains("#![deny(clippy::wildcard_enum_match_arm)]"));
+    let without: Vec<_> = without.map(|file| file.path).collect();
+    expect_none(
+        &without,
+        "Add `#![deny(clippy::wildcard_enum_match_arm)]`: a new event must break every place that should think of it.",
+    );
+}
+
+fn is_too_long(file: &File) -> bool {
+    !file.is_for_tests()
+        && file.has_extension(&["rs", "sql", "html", "css", "js", "sh"])
+        && file.text.lines().count() > LONGEST
+        && !MAY_BE_LONGER.iter().any(|(path, _)| *path == file.path)
+}
+
+#[test]
+fn no_file_is_longer_than_600_lines() {
+    let files = files();
+    let long = files.iter().filter(|file| is_too_long(file));
+    let long: Vec<_> = long.map(|file| format!("{}: {} lines", file.path, file.text.lines().count())).collect();
+    expect_none(&long, "Split it by what it is about; 300 lines are the aim. Long tests go into a `tests.rs`.");
+    for (path, _) in MAY_BE_LONGER {
+        let still = files.iter().any(|file| file.path == *path && file.text.lines().count() > LONGEST);
+        assert!(still, "{path} is no longer long: take it off the list in tests/tidy/sources.rs");
+    }
+}
+
+/// Attributes that silence a lint without saying why.
+fn silenced(file: &File) -> Vec<String> {
+    let text = &file.text;
+    let line = |at: usize| text[..at].lines().count().max(1);
+    let mut findings = Vec::new();
+    for opening in ["#[", "#!["] {
+        let allow = format!("{opening}allow(");
+        findings.extend(text.match_indices(&allow).map(|(at, _)| format!("{}:{}: {allow}", file.path, line(at))));
+        let expect = format!("{opening}expect(");
+        for (at, _) in text.match_indices(&expect) {
+            let attribute = text[at..].split_once(")]").map_or(&text[at..], |(attribute, _)| attribute);
+            if !attribute.contains("reason") {
+                findings.push(format!("{}:{}: {expect} without a reason", file.path, line(at)));
+            }
+        }
+    }
+    findings
+}
+
+#[test]
+fn lints_are_silenced_only_with_a_reason() {
+    let sources = files().into_iter().filter(|file| file.has_extension(&["rs"]) && !file.is_in("tests/tidy"));
+    let findings: Vec<_> = sources.flat_map(|file| silenced(&file)).collect();
+    expect_none(&findings, "Write `#[expect(lint, reason = \"…\")]`: it also says when it is needed no longer.");
+}
+
+#[cfg(test)]
+mod self_test {
+    use super::{LONGEST, impurities, is_too_long, silenced};
+    use crate::File;
+
+    fn file(path: &str, text: &str) -> File {
+        File { path: path.into(), text: text.into() }
+    }
+
+    #[test]
+    fn impure_lines_are_found_and_comments_and_tests_are_not() {
+        let text =
+            "/// No `SystemTime` here.\nlet at = std::time::Instant::now();\n\n#[cfg(test)]\nmod tests {\nstd::fs";
+        assert_eq!(impurities(&file("events/src/a.rs", text)), ["events/src/a.rs:2: Instant::now"]);
+        assert_eq!(impurities(&file("a.rs", "use std::fs;\npub async fn load() {}\nUtc::now()")).len(), 3);
+        assert_eq!(impurities(&file("a.rs", "#[cfg(test)]\nmod tests;\nuse std::net;")).len(), 1);
+    }
+
+    #[test]
+    fn long_files_are_found() {
+        let long = "\n".repeat(LONGEST + 1);
+        assert!(is_too_long(&file("src/main.rs", &long)));
+        assert!(!is_too_long(&file("src/main.rs", &long[1..])));
+        assert!(!is_too_long(&file("commands/src/run/tests.rs", &long)));
+        assert!(!is_too_long(&file("docs/promises.md", &long)));
+    }
+
+    #[test]
+    fn silenced_lints_are_found() {
+        assert_eq!(silenced(&file("a.rs", "\n#[allow(dead_code)]")), ["a.rs:1: #[allow("]);
+        assert_eq!(silenced(&file("a.rs", "#![expect(clippy::x)]")).len(), 1);
+        assert!(silenced(&file("a.rs", "#[expect(\n    x,\n    reason = \"y\"\n)]")).is_empty());
+    }
+}
