@@ -1,0 +1,42 @@
+//! What may happen: one decider per family, the calendar, and what follows from what.
+//!
+//! Pure: no I/O, no clock, no randomness, no async. `decide` is given everything, the time and the ids included;
+//! `evolve` is total: it takes every event ever written, in any order, and never panics. A refusal is an answer, with
+//! a sentence for a person, and not an error.
+
+#![deny(clippy::wildcard_enum_match_arm)]
+
+pub mod bot;
+pub mod boundary;
+pub mod calendar;
+pub mod delivery;
+pub mod engine;
+pub mod reactions;
+mod refusal;
+pub mod repeat;
+pub mod routine;
+pub mod run;
+pub mod target;
+pub mod trigger;
+pub mod user;
+
+use midwatch_events::{Family, Micros, New};
+
+pub use refusal::{Refusal, RefusalKind};
+
+/// One family's rules: what its streams' state is, and what may be appended to it.
+pub trait Decider: Default + Clone + Send + 'static {
+    /// The family's events.
+    type Event: Family;
+    /// What can be asked of it.
+    type Command;
+
+    /// What follows from `command` now, or why nothing does.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; nothing is to be appended then.
+    fn decide(&self, command: Self::Command) -> Result<Vec<New<Self::Event>>, Refusal>;
+
+    /// Takes in one event, recorded `at` this instant. An event that cannot have happened leaves the state alone.
+    fn evolve(&mut self, event: &Self::Event, at: Micros);
+}

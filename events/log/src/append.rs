@@ -1,0 +1,113 @@
+//! What callers ask of the ledger, and what it answers.
+
+use midwatch_events::{Micros, StreamName, key::Key};
+use uuid::Uuid;
+
+use crate::log::LogError;
+
+/// The version a caller believes a stream to be at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Exactly this one; `Exact(0)` is [`Expected::NoStream`].
+    Exact(u64),
+    /// The stream has no events yet.
+    NoStream,
+    /// Whatever it is.
+    Any,
+}
+
+/// An event that asks for a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// UUIDv7, made before the first attempt, so that a retry is recognised.
+    pub event_id: Uuid,
+    /// The wire name without its version.
+    pub event_type: String,
+    /// The wire name's version.
+    pub schema: u16,
+    /// Who did it.
+    pub actor: String,
+    /// The stream name of the run or delivery it belongs to.
+    pub correlation_id: Option<String>,
+    /// The event that caused it.
+    pub causation_id: Option<Uuid>,
+    /// CBOR map of what became true.
+    pub facts: Vec<u8>,
+    /// CBOR map of the words that go with it. Salt and commitment are made by the ledger.
+    pub content: Option<Vec<u8>>,
+}
+
+/// One stream's part of an append. With an expected version and no events it is a **condition**: it is checked under
+/// the lock and writes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamAppend {
+    /// The stream.
+    pub stream: StreamName,
+    /// The version it must be at.
+    pub expected: Expected,
+    /// What is added to it, in order.
+    pub events: Vec<NewEvent>,
+}
+
+/// One atomic append: all of it is written, or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Append {
+    /// Parts, in order. A stream may stand in several of them; later parts see the events of earlier ones.
+    pub entries: Vec<StreamAppend>,
+    /// Keys under which the same request is recognised for ever.
+    pub keys: Vec<Key>,
+}
+
+/// An append that stands in the ledger, durably.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Position of its first event; for an append that holds only conditions, the head it was judged at.
+    pub first: u64,
+    /// How many events it has; they stand at `first`, `first + 1` …
+    pub count: u64,
+    /// When, by the store's clock. For a duplicate, when the original was.
+    pub recorded_at: Micros,
+    /// One of its keys was known: nothing was written now, and the positions are the original's.
+    pub duplicate: bool,
+}
+
+impl Appended {
+    /// Position of its last event.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.first + self.count.saturating_sub(1)
+    }
+}
+
+/// Why an append was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// A stream is not at the version its caller believed. Nothing was written, no position consumed: load and decide
+    /// again.
+    #[error("{stream} is at version {actual}, not {expected:?}")]
+    Conflict {
+        /// The first stream that differs, in the order of the append.
+        stream: StreamName,
+        /// What was believed.
+        expected: Expected,
+        /// What is so.
+        actual: u64,
+    },
+    /// A key was used before for another request.
+    #[error("an idempotency key was already used for another request, at position {position}")]
+    KeyReused {
+        /// The key's hash.
+        key_hash: [u8; 32],
+        /// First position of the request it was used for.
+        position: u64,
+    },
+    /// The caller asked for something the ledger never takes: NUL in text, an event over 64 KiB, no entries.
+    #[error("the append is not valid: {0}")]
+    Invalid(String),
+    /// Whether it was written is not known; the same request under the same keys is safe to repeat.
+    #[error("it is not known whether the append was written; retry it under the same key")]
+    Unknown,
+    /// The database did not do its part.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}

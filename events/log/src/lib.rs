@@ -1,0 +1,25 @@
+//! The ledger: where facts are kept, and the only truth.
+//!
+//! One log behind one interface, on SQLite or PostgreSQL, chosen by URL. It knows bytes, streams and positions, never
+//! what an event means. What it promises is written at [`Log`] and held by one contract suite, looped over all
+//! backends (`contract.rs`).
+//!
+//! Beside the events the same database keeps what is not history: blobs ([`blob`]), lease rows ([`lease`]) and, in
+//! tables that can be dropped at any time, the projections' rows ([`views`]).
+
+mod append;
+pub mod blob;
+pub mod lease;
+mod log;
+mod migrate;
+mod postgres;
+mod sqlite;
+pub mod verify;
+pub mod views;
+mod writer;
+
+pub use append::{Append, AppendError, Appended, Expected, NewEvent, StreamAppend};
+pub use log::{Filter, Log, LogError, Open};
+
+#[cfg(test)]
+mod contract;

@@ -1,0 +1,240 @@
+//! The interface, and the choice of backend.
+
+use std::path::PathBuf;
+
+use midwatch_events::{Micros, Recorded, StreamName};
+use tokio::sync::watch;
+
+use crate::{
+    append::{Append, AppendError, Appended},
+    postgres::PostgresLog,
+    sqlite::SqliteLog,
+};
+
+/// How a ledger is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// To read and append; made and migrated when it is not there.
+    ReadWrite,
+    /// To read only; a ledger that is not there, or not migrated, is a fault.
+    ReadOnly,
+}
+
+/// Which events a reader wants. An empty list means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Event types without version, such as `run.tool_call_decided`.
+    pub event_types: Vec<String>,
+    /// Stream categories, such as `routine`.
+    pub categories: Vec<String>,
+}
+
+/// A ledger on one of the backends. Cheap to clone; all clones share one writer and one tailer.
+///
+/// What it promises, on every backend:
+///
+/// * An append is all or nothing, over any number of streams. It is answered after it is durable, and once.
+/// * Positions are 1, 2, 3 … in order of commit; a reader that sees one has seen, or can see, every lower one.
+/// * Versions are 1, 2, 3 … within each stream. A wrong expected version writes nothing and consumes no position.
+/// * The same key with the same digest gets the original positions, for the whole history, whatever version was
+///   expected; with another digest it is refused.
+/// * `recorded_at` never goes back.
+/// * The database refuses to change, remove or reorder events, whoever asks; only content and salt can be erased.
+#[derive(Clone, Debug)]
+pub enum Log {
+    /// One file, one binary, nothing else.
+    Sqlite(SqliteLog),
+    /// One PostgreSQL, any number of processes.
+    Postgres(PostgresLog),
+}
+
+/// Why the ledger could not do its part.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The address is not one we know.
+    #[error("`{0}` is no ledger address; use sqlite://FILE or postgres://USER@HOST/DATABASE")]
+    Address(String),
+    /// There is no ledger here.
+    #[error("there is no ledger at {0}; a command that writes makes one, for example `midwatch serve`")]
+    Absent(String),
+    /// The database holds something else.
+    #[error("{0} is a database, but not a Midwatch ledger; choose another with --db")]
+    Foreign(String),
+    /// The database was written by a newer Midwatch.
+    #[error("the ledger has schema {found}, this midwatch knows up to {known}; use a newer midwatch")]
+    Newer {
+        /// The schema found.
+        found: u32,
+        /// The newest this binary knows.
+        known: u32,
+    },
+    /// The directory or file cannot be written.
+    #[error("cannot open {path}: {reason}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The database did not answer, or not as it should.
+    #[error("{operation}: the database did not do it: {reason}")]
+    Unavailable {
+        /// What was tried.
+        operation: &'static str,
+        /// What the driver said; never carries the address's password.
+        reason: String,
+    },
+    /// What is stored is not what was written.
+    #[error("the ledger is damaged at position {position}: {reason}")]
+    Corrupt {
+        /// The first event that does not hold.
+        position: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Log {
+    /// Opens the ledger at `url` (`sqlite://FILE`, `postgres://…`).
+    ///
+    /// # Errors
+    /// [`LogError`]; each message says what to do.
+    pub async fn open(url: &str, open: Open) -> Result<Self, LogError> {
+        if url.starts_with("sqlite:") {
+            SqliteLog::open(url, open).await.map(Self::Sqlite)
+        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+            PostgresLog::open(url, open).await.map(Self::Postgres)
+        } else {
+            Err(LogError::Address(url.split('@').next_back().unwrap_or_default().to_owned()))
+        }
+    }
+
+    /// Appends, and answers when it is durable.
+    ///
+    /// # Errors
+    /// [`AppendError`]; after anything but `Unknown` and `Log`, nothing was written.
+    pub async fn append(&self, append: Append) -> Result<Appended, AppendError> {
+        match self {
+            Self::Sqlite(log) => log.append(append).await,
+            Self::Postgres(log) => log.append(append).await,
+        }
+    }
+
+    /// Up to `limit` events of one stream, from version `from` upwards.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_stream(&self, stream: &StreamName, from: u64, limit: u32) -> Result<Vec<Recorded>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
+            Self::Postgres(log) => log.read_stream(stream, from, limit).await,
+        }
+    }
+
+    /// Up to `limit` events of one stream, from version `before - 1` downwards; `u64::MAX` starts at its end.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_stream_back(
+        &self,
+        stream: &StreamName,
+        before: u64,
+        limit: u32,
+    ) -> Result<Vec<Recorded>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.read_stream_back(stream, before, limit).await,
+            Self::Postgres(log) => log.read_stream_back(stream, before, limit).await,
+        }
+    }
+
+    /// Up to `limit` events with a position above `after` that pass `filter`, in order, and the position that was
+    /// scanned up to: the last event's when the page is full, else the head's. Continue from there.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_all(&self, after: u64, limit: u32, filter: &Filter) -> Result<(Vec<Recorded>, u64), LogError> {
+        match self {
+            Self::Sqlite(log) => log.read_all(after, limit, filter).await,
+            Self::Postgres(log) => log.read_all(after, limit, filter).await,
+        }
+    }
+
+    /// The event at one position.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_at(&self, position: u64) -> Result<Option<Recorded>, LogError> {
+        let (events, _) = self.read_all(position.saturating_sub(1), 1, &Filter::default()).await?;
+        Ok(events.into_iter().next().filter(|event| event.position == position))
+    }
+
+    /// The version a stream is at; 0 when nobody has written to it.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn version(&self, stream: &StreamName) -> Result<u64, LogError> {
+        Ok(self.read_stream_back(stream, u64::MAX, 1).await?.first().map_or(0, |event| event.version))
+    }
+
+    /// The highest position, 0 in an empty ledger.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn head(&self) -> Result<u64, LogError> {
+        match self {
+            Self::Sqlite(log) => log.head().await,
+            Self::Postgres(log) => log.head().await,
+        }
+    }
+
+    /// The store's clock. Leases and lateness go by it, so that processes with wrong clocks agree.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn store_time(&self) -> Result<Micros, LogError> {
+        match self {
+            Self::Sqlite(log) => log.store_time().await,
+            Self::Postgres(log) => log.store_time().await,
+        }
+    }
+
+    /// The first position and the request's digest of a key that was used before.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn find_key(&self, key_hash: &[u8; 32]) -> Result<Option<(u64, [u8; 32])>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.find_key(key_hash).await,
+            Self::Postgres(log) => log.find_key(key_hash).await,
+        }
+    }
+
+    /// The hashes of the keys of the appends whose first event lies in `first..=last`, each with that position.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn keys_between(&self, first: u64, last: u64) -> Result<Vec<(u64, [u8; 32])>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.keys_between(first, last).await,
+            Self::Postgres(log) => log.keys_between(first, last).await,
+        }
+    }
+
+    /// Follows the head: the receiver is woken after appends of this process and, within the poll ceiling of one
+    /// second, of others. A missed wake-up is never a missed event: read from your own position.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        match self {
+            Self::Sqlite(log) => log.follow(),
+            Self::Postgres(log) => log.follow(),
+        }
+    }
+
+    /// Ends the writer and the tailer after what is under way, and closes the connections.
+    pub async fn close(&self) {
+        match self {
+            Self::Sqlite(log) => log.close().await,
+            Self::Postgres(log) => log.close().await,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the whole deployment shares: streams `engine`, `halt` and `process-{id}`.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{codec::Family, id::ProcessId, key::Digest};
+
+/// What can happen to a deployment and its processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum EngineEvent {
+    /// The ledger was made, together with its deployment's identity and key. Always position 1.
+    #[serde(rename = "engine.ledger_created/1")]
+    LedgerCreated {
+        /// The identity of the deployment; namespace of every derived id, for ever.
+        deployment: Uuid,
+        /// HMAC that recognises the deployment's key without revealing it.
+        key_id: Digest,
+        /// The sliding window in which equal calls are counted, in seconds.
+        repeat_window_s: u32,
+    },
+    /// A person said that this copy of the ledger is now a deployment of its own.
+    #[serde(rename = "engine.deployment_adopted/1")]
+    DeploymentAdopted {
+        /// The new identity.
+        deployment: Uuid,
+        /// The identity it had before.
+        previous: Uuid,
+        /// Recognises the key of the new deployment.
+        key_id: Digest,
+    },
+    /// Nothing starts any more: no clock, no Run now, no deliveries.
+    #[serde(rename = "engine.scheduling_halted/1")]
+    SchedulingHalted {
+        /// What brought it about.
+        cause: HaltCause,
+    },
+    /// The halt is over. Windows that lay in it do not exist.
+    #[serde(rename = "engine.scheduling_lifted/1")]
+    SchedulingLifted {},
+    /// A process joined the deployment.
+    #[serde(rename = "engine.process_started/1")]
+    ProcessStarted {
+        /// The process.
+        process: ProcessId,
+        /// Its version of Midwatch.
+        version: String,
+        /// What it does.
+        roles: Vec<Role>,
+        /// The release of its time-zone data, such as `2026f`.
+        tzdb: String,
+    },
+    /// A process left in order. One that was killed leaves no such event.
+    #[serde(rename = "engine.process_stopped/1")]
+    ProcessStopped {
+        /// The process.
+        process: ProcessId,
+    },
+}
+
+/// What can be erased of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum EngineContent {
+    /// Beside [`EngineEvent::SchedulingHalted`].
+    #[serde(rename = "engine.scheduling_halted/1")]
+    SchedulingHalted {
+        /// Why, in a person's or the engine's words.
+        reason: String,
+    },
+}
+
+impl Family for EngineEvent {
+    type Content = EngineContent;
+    const NAME: &'static str = "engine";
+}
+
+/// What brought a scheduling halt about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HaltCause {
+    /// Somebody asked for it.
+    Person,
+    /// The ledger belongs to another deployment than the one outside it: a restored copy.
+    ForeignDeployment,
+    /// The ledger's head is below what this deployment has already seen.
+    LedgerWentBack,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Serves hooks, API and dashboard.
+    Web,
+    /// Claims windows and reacts to events.
+    Clock,
+    /// Executes runs.
+    Runner,
+    /// Keeps the projections.
+    Projector,
+}
+
+impl Role {
+    /// All of them: what a process does unless it is told otherwise.
+    pub const ALL: [Self; 4] = [Self::Web, Self::Clock, Self::Runner, Self::Projector];
+
+    /// Its name on the command line and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Web => "web",
+            Self::Clock => "clock",
+            Self::Runner => "runner",
+            Self::Projector => "projector",
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Routines: streams `routine-{id}`.
+//!
+//! Each event that moves the next window says where it moved to (`next_us`), so that no reader has to compute a
+//! calendar: absent means that no window is due any more.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    codec::Family,
+    id::{BotId, DeliveryId, ProcessId, RoutineId, RunId, UserId},
+    run::{Cause, Outcome, Reason, WorkKind},
+    time::Micros,
+};
+
+/// What can happen to a routine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RoutineEvent {
+    /// A routine exists and is due at its next window.
+    #[serde(rename = "routine.created/1")]
+    Created {
+        /// The routine.
+        routine: RoutineId,
+        /// Its name.
+        name: String,
+        /// Whose it is.
+        owner: UserId,
+        /// Who does the work.
+        bot: BotId,
+        /// When, as the schedule's JSON text.
+        schedule: String,
+        /// What kind of work its content holds.
+        work: WorkKind,
+        /// How it runs.
+        limits: Limits,
+        /// The instant its windows are counted from.
+        anchor_us: Micros,
+        /// The first window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// It has another name.
+    #[serde(rename = "routine.renamed/1")]
+    Renamed {
+        /// The new name.
+        name: String,
+    },
+    /// It has another schedule. Windows before this instant do not exist.
+    #[serde(rename = "routine.rescheduled/1")]
+    Rescheduled {
+        /// The schedule's JSON text.
+        schedule: String,
+        /// The instant its windows are counted from.
+        anchor_us: Micros,
+        /// The next window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// It has other work.
+    #[serde(rename = "routine.work_replaced/1")]
+    WorkReplaced {
+        /// What kind of work its content holds.
+        work: WorkKind,
+    },
+    /// It runs under other limits.
+    #[serde(rename = "routine.limits_replaced/1")]
+    LimitsReplaced {
+        /// How it runs from now on.
+        limits: Limits,
+    },
+    /// It is not due any more, until resumed.
+    #[serde(rename = "routine.paused/1")]
+    Paused {},
+    /// It is due again. Windows before this instant do not exist.
+    #[serde(rename = "routine.resumed/1")]
+    Resumed {
+        /// The next window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// The engine switched it off; a person can resume it.
+    #[serde(rename = "routine.suspended/1")]
+    Suspended {
+        /// Why.
+        cause: SuspendCause,
+    },
+    /// It is gone from every list. Its history stays.
+    #[serde(rename = "routine.deleted/1")]
+    Deleted {},
+    /// Its next window was looked for again, because earlier ones do not exist (a halt was lifted, or newer
+    /// time-zone data says otherwise).
+    #[serde(rename = "routine.rearmed/1")]
+    Rearmed {
+        /// The next window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// One process took a window, a Run now or a delivery for execution.
+    #[serde(rename = "routine.run_claimed/1")]
+    RunClaimed(RunClaimed),
+    /// Its live run ended; the routine is free.
+    #[serde(rename = "routine.run_settled/1")]
+    RunSettled(RunSettled),
+    /// Nothing ran at these windows.
+    #[serde(rename = "routine.windows_missed/1")]
+    WindowsMissed {
+        /// The first of them.
+        first_us: Micros,
+        /// The last of them.
+        last_us: Micros,
+        /// How many there were.
+        count: u64,
+        /// Why.
+        reason: MissedReason,
+        /// The next window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// A window found the previous run still live.
+    #[serde(rename = "routine.window_skipped/1")]
+    WindowSkipped {
+        /// The window.
+        window_us: Micros,
+        /// Why.
+        reason: SkippedReason,
+        /// The run that was live.
+        live: RunId,
+        /// The next window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// An accepted delivery waits for its turn.
+    #[serde(rename = "routine.delivery_queued/1")]
+    DeliveryQueued(DeliveryQueued),
+    /// A waiting delivery became a run.
+    #[serde(rename = "routine.delivery_taken/1")]
+    DeliveryTaken {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Its run.
+        run: RunId,
+    },
+    /// A delivery will not run.
+    #[serde(rename = "routine.delivery_dropped/1")]
+    DeliveryDropped {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+/// What can be erased of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RoutineContent {
+    /// Beside [`RoutineEvent::Created`].
+    #[serde(rename = "routine.created/1")]
+    Created(Work),
+    /// Beside [`RoutineEvent::WorkReplaced`].
+    #[serde(rename = "routine.work_replaced/1")]
+    WorkReplaced(Work),
+    /// Beside [`RoutineEvent::Paused`].
+    #[serde(rename = "routine.paused/1")]
+    Paused {
+        /// Why, in a person's words.
+        reason: String,
+    },
+    /// Beside [`RoutineEvent::Suspended`].
+    #[serde(rename = "routine.suspended/1")]
+    Suspended {
+        /// What was found, for a person.
+        error: String,
+    },
+}
+
+impl Family for RoutineEvent {
+    type Content = RoutineContent;
+    const NAME: &'static str = "routine";
+}
+
+/// What a run is to do. One of the two is present.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// What the Bot is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// The recording's JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recording: Option<String>,
+}
+
+/// How a routine runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How late a window may still be claimed, in seconds; exactly this late still runs.
+    pub grace_s: u32,
+    /// How long a run may last, in seconds from its take.
+    pub deadline_s: u32,
+    /// How many turns a run may take.
+    pub max_turns: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { grace_s: 600, deadline_s: 900, max_turns: 20 }
+    }
+}
+
+/// One process took a window, a Run now or a delivery for execution. In a routine's stream, or in that of a trigger
+/// with an instruction of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunClaimed {
+    /// The run that was opened by the same append.
+    pub run: RunId,
+    /// Why it runs.
+    pub cause: Cause,
+    /// The window, by its own time, where a schedule is the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_us: Option<Micros>,
+    /// The delivery, where one is the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<DeliveryId>,
+    /// The process that claimed.
+    pub claimed_by: ProcessId,
+    /// The release of the time-zone data that gave the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tzdb: Option<String>,
+    /// The next window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_us: Option<Micros>,
+}
+
+/// The live run ended; its target is free.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSettled {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+}
+
+/// An accepted delivery waits for its turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryQueued {
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// The trigger it came through.
+    pub trigger: crate::id::TriggerId,
+    /// It is dropped when it has not been taken by this instant.
+    pub expires_us: Micros,
+}
+
+/// Why a window was missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MissedReason {
+    /// Looked at later than the grace allows.
+    Late,
+    /// No runner was alive.
+    NoRunner,
+    /// The Bot's endpoint did not answer.
+    BotUnreachable,
+}
+
+/// Why a window was skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkippedReason {
+    /// The previous run was live.
+    Live,
+    /// Another window was already waiting for it.
+    QueueFull,
+}
+
+/// Why a routine was suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SuspendCause {
+    /// Ten endings in a row were no success.
+    Failing,
+    /// Its owner may not do anything any more.
+    OwnerRevoked,
+    /// Its Bot was retired.
+    BotRetired,
+    /// Its schedule cannot be evaluated.
+    NotEvaluable,
+}
+
+/// Why a delivery will not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropReason {
+    /// It waited longer than its trigger allows.
+    Expired,
+    /// The queue was full.
+    QueueFull,
+    /// Its target was deleted or its Bot retired.
+    TargetGone,
+}

@@ -1,0 +1,126 @@
+//! Triggers: streams `trigger-{id}`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    codec::Family,
+    id::{BotId, DeliveryId, RoutineId, RunId, TriggerId, UserId},
+    key::Digest,
+    routine::{DeliveryQueued, DropReason, Limits, RunClaimed, RunSettled, Work},
+    time::Micros,
+};
+
+/// What can happen to a trigger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum TriggerEvent {
+    /// A public endpoint waits for its first delivery.
+    #[serde(rename = "trigger.created/1")]
+    Created {
+        /// The trigger.
+        trigger: TriggerId,
+        /// Its name.
+        name: String,
+        /// Whose rights its runs have.
+        owner: UserId,
+        /// The public part of its URL: 24 base64url characters.
+        endpoint: String,
+        /// The routine it hands work to; else `bot` is present.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        routine: Option<RoutineId>,
+        /// The Bot that works by the trigger's own instruction.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bot: Option<BotId>,
+        /// SHA-256 of the bearer secret.
+        secret: Digest,
+        /// How deliveries are taken in.
+        intake: Intake,
+        /// How runs of its own instruction run.
+        limits: Limits,
+    },
+    /// It has another secret; the old one is good for a while.
+    #[serde(rename = "trigger.secret_rotated/1")]
+    SecretRotated {
+        /// SHA-256 of the new secret.
+        secret: Digest,
+        /// The old secret is not good at or after this instant.
+        old_until_us: Micros,
+    },
+    /// The first authenticated delivery is there for an admin to look at.
+    #[serde(rename = "trigger.sample_captured/1")]
+    SampleCaptured {
+        /// The delivery.
+        delivery: DeliveryId,
+    },
+    /// An admin has read the sample; deliveries become runs from here on.
+    #[serde(rename = "trigger.confirmed/1")]
+    Confirmed {
+        /// The sample that was read.
+        delivery: DeliveryId,
+    },
+    /// It answers as if it did not exist, until resumed.
+    #[serde(rename = "trigger.paused/1")]
+    Paused {},
+    /// It takes deliveries again.
+    #[serde(rename = "trigger.resumed/1")]
+    Resumed {},
+    /// It is gone for good. Its history stays.
+    #[serde(rename = "trigger.deleted/1")]
+    Deleted {},
+    /// One process took a delivery for execution.
+    #[serde(rename = "trigger.run_claimed/1")]
+    RunClaimed(RunClaimed),
+    /// Its live run ended; it is free.
+    #[serde(rename = "trigger.run_settled/1")]
+    RunSettled(RunSettled),
+    /// An accepted delivery waits for its turn.
+    #[serde(rename = "trigger.delivery_queued/1")]
+    DeliveryQueued(DeliveryQueued),
+    /// A waiting delivery became a run.
+    #[serde(rename = "trigger.delivery_taken/1")]
+    DeliveryTaken {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Its run.
+        run: RunId,
+    },
+    /// A delivery will not run.
+    #[serde(rename = "trigger.delivery_dropped/1")]
+    DeliveryDropped {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+/// What can be erased of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum TriggerContent {
+    /// Beside [`TriggerEvent::Created`], where it has an instruction of its own.
+    #[serde(rename = "trigger.created/1")]
+    Created(Work),
+}
+
+impl Family for TriggerEvent {
+    type Content = TriggerContent;
+    const NAME: &'static str = "trigger";
+}
+
+/// How deliveries are taken in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intake {
+    /// The largest body, in bytes.
+    pub body_bytes_max: u32,
+    /// How long an equal body without an id is the same delivery, in seconds; 0 is off.
+    pub duplicate_window_s: u32,
+    /// How many deliveries may wait.
+    pub queue_max: u32,
+    /// How long one may wait, in seconds.
+    pub queue_age_s: u32,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self { body_bytes_max: 1_000_000, duplicate_window_s: 600, queue_max: 100, queue_age_s: 86_400 }
+    }
+}

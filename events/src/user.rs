@@ -1,0 +1,100 @@
+//! People and tokens: streams `user-{id}` and `token-{id}`.
+//!
+//! Links, sessions and tokens are stored as SHA-256 of their secret (each is 32 random bytes, so a plain hash is
+//! enough); whoever reads the ledger cannot sign in with it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    codec::Family,
+    id::{TokenId, UserId},
+    key::Digest,
+    time::Micros,
+};
+
+/// What can happen to a person or a token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum UserEvent {
+    /// A person may sign in, in this role.
+    #[serde(rename = "user.invited/1")]
+    Invited {
+        /// The person.
+        user: UserId,
+        /// What they may do.
+        role: Access,
+    },
+    /// A one-time sign-in link was made.
+    #[serde(rename = "user.link_issued/1")]
+    LinkIssued {
+        /// SHA-256 of the link's secret.
+        link: Digest,
+        /// It cannot be used at or after this instant.
+        expires_us: Micros,
+    },
+    /// A link was used up and became a session.
+    #[serde(rename = "user.signed_in/1")]
+    SignedIn {
+        /// SHA-256 of the link's secret.
+        link: Digest,
+        /// SHA-256 of the session's secret.
+        session: Digest,
+        /// The session ends at this instant.
+        expires_us: Micros,
+    },
+    /// A session was ended by its person.
+    #[serde(rename = "user.signed_out/1")]
+    SignedOut {
+        /// SHA-256 of the session's secret.
+        session: Digest,
+    },
+    /// An API token was made.
+    #[serde(rename = "user.token_issued/1")]
+    TokenIssued {
+        /// The token.
+        token: TokenId,
+        /// What it may do.
+        role: Access,
+        /// SHA-256 of its secret.
+        secret: Digest,
+    },
+    /// A token no longer opens anything.
+    #[serde(rename = "user.token_revoked/1")]
+    TokenRevoked {
+        /// The token.
+        token: TokenId,
+    },
+}
+
+/// What can be erased of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum UserContent {
+    /// Beside [`UserEvent::Invited`].
+    #[serde(rename = "user.invited/1")]
+    Invited {
+        /// The person's name, as given.
+        name: String,
+    },
+    /// Beside [`UserEvent::TokenIssued`].
+    #[serde(rename = "user.token_issued/1")]
+    TokenIssued {
+        /// What the token is for, as given.
+        name: String,
+    },
+}
+
+impl Family for UserEvent {
+    type Content = UserContent;
+    const NAME: &'static str = "user";
+}
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Everything.
+    Admin,
+    /// Sees and changes their own routines.
+    Member,
+    /// Reads everything, changes nothing.
+    Auditor,
+}
