@@ -24,10 +24,6 @@ impl File {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    fn stem(&self) -> &str {
-        self.name().split('.').next().unwrap_or("")
-    }
-
     fn has_extension(&self, extensions: &[&str]) -> bool {
         self.path.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
     }
