@@ -37,13 +37,15 @@ fn a_leaf_is_the_cbor_array_of_the_columns() {
             "5000000000000000000000000000000001",
             "7818656e67696e652e7363686564756c696e675f6c6966746564",
             "01",
-            "PLACEHOLDER",
+            "1b0006617f7552abc8",
             "65636c693a30",
             "f6f680",
             "41a0",
             "f6"
         )
     );
+    // As a second implementation, in another language, computed it.
+    assert_eq!(hex(&leaf_hash(&event(), &[])), "3d12d218cccf7969add480d2b9dca01e0e34b0e75dccdde52b72272004fc4db3");
 }
 
 #[test]

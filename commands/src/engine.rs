@@ -1,0 +1,169 @@
+//! What the whole deployment shares: its identity, and whether scheduling is halted.
+
+use midwatch_events::{
+    Micros, New,
+    engine::{EngineContent, EngineEvent, HaltCause, Role},
+    id::ProcessId,
+    key::Digest,
+};
+use uuid::Uuid;
+
+use crate::{Decider, Refusal};
+
+/// The deployment, as the streams `engine`, `halt` or `process-{id}` tell it; each fills its own part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Engine {
+    /// Namespace of derived ids: the identity that created the ledger.
+    pub namespace: Option<Uuid>,
+    /// The identity now.
+    pub deployment: Option<Uuid>,
+    /// Recognises its key.
+    pub key_id: Option<Digest>,
+    /// The window in which equal calls are counted, in seconds.
+    pub repeat_window_s: u32,
+    /// Why scheduling is halted, if it is.
+    pub halted: Option<HaltCause>,
+    /// When scheduling was last lifted; windows before it do not exist.
+    pub lifted_at: Option<Micros>,
+    /// The process runs.
+    pub running: bool,
+}
+
+/// What can be asked of the deployment.
+#[derive(Clone, Debug)]
+pub enum EngineCommand {
+    /// Make the ledger this deployment's.
+    CreateLedger {
+        /// Its identity.
+        deployment: Uuid,
+        /// Recognises its key.
+        key_id: Digest,
+        /// The window in which equal calls are counted, in seconds.
+        repeat_window_s: u32,
+    },
+    /// Make a copy of the ledger a deployment of its own.
+    Adopt {
+        /// The new identity.
+        deployment: Uuid,
+        /// Recognises the new key.
+        key_id: Digest,
+    },
+    /// Start nothing any more.
+    Halt {
+        /// What brought it about.
+        cause: HaltCause,
+        /// Why, in words.
+        reason: String,
+    },
+    /// Start again.
+    Lift,
+    /// A process is there.
+    StartProcess {
+        /// The process.
+        process: ProcessId,
+        /// Its version.
+        version: String,
+        /// What it does.
+        roles: Vec<Role>,
+        /// The release of its time-zone data.
+        tzdb: String,
+    },
+    /// A process leaves.
+    StopProcess {
+        /// The process.
+        process: ProcessId,
+    },
+}
+
+impl Decider for Engine {
+    type Event = EngineEvent;
+    type Command = EngineCommand;
+
+    fn decide(&self, command: EngineCommand) -> Result<Vec<New<EngineEvent>>, Refusal> {
+        Ok(match command {
+            EngineCommand::CreateLedger { deployment, key_id, repeat_window_s } => {
+                if self.deployment.is_some() {
+                    return Err(Refusal::Exists("ledger"));
+                }
+                vec![EngineEvent::LedgerCreated { deployment, key_id, repeat_window_s }.into()]
+            }
+            EngineCommand::Adopt { deployment, key_id } => {
+                let previous = self.deployment.ok_or(Refusal::NotFound("deployment"))?;
+                vec![EngineEvent::DeploymentAdopted { deployment, previous, key_id }.into()]
+            }
+            EngineCommand::Halt { cause, reason } => {
+                if self.halted.is_some() {
+                    return Err(Refusal::AlreadySo("scheduling is halted already"));
+                }
+                let facts = EngineEvent::SchedulingHalted { cause };
+                vec![New::with(facts, EngineContent::SchedulingHalted { reason })]
+            }
+            EngineCommand::Lift => {
+                if self.halted.is_none() {
+                    return Err(Refusal::AlreadySo("scheduling is not halted"));
+                }
+                vec![EngineEvent::SchedulingLifted {}.into()]
+            }
+            EngineCommand::StartProcess { process, version, roles, tzdb } => {
+                vec![EngineEvent::ProcessStarted { process, version, roles, tzdb }.into()]
+            }
+            EngineCommand::StopProcess { process } => {
+                if self.running {
+                    vec![EngineEvent::ProcessStopped { process }.into()]
+                } else {
+                    vec![]
+                }
+            }
+        })
+    }
+
+    fn evolve(&mut self, event: &EngineEvent, at: Micros) {
+        match event {
+            EngineEvent::LedgerCreated { deployment, key_id, repeat_window_s } => {
+                self.namespace = Some(*deployment);
+                self.deployment = Some(*deployment);
+                self.key_id = Some(*key_id);
+                self.repeat_window_s = *repeat_window_s;
+            }
+            EngineEvent::DeploymentAdopted { deployment, key_id, .. } => {
+                self.deployment = Some(*deployment);
+                self.key_id = Some(*key_id);
+            }
+            EngineEvent::SchedulingHalted { cause } => self.halted = Some(*cause),
+            EngineEvent::SchedulingLifted {} => {
+                self.halted = None;
+                self.lifted_at = Some(at);
+            }
+            EngineEvent::ProcessStarted { .. } => self.running = true,
+            EngineEvent::ProcessStopped { .. } => self.running = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_halt_is_lifted_once_and_leaves_its_instant() {
+        let mut halt = Engine::default();
+        assert!(halt.decide(EngineCommand::Lift).is_err());
+        halt.evolve(&EngineEvent::SchedulingHalted { cause: HaltCause::Person }, Micros(5));
+        let again = EngineCommand::Halt { cause: HaltCause::Person, reason: String::new() };
+        assert!(halt.decide(again).is_err());
+        halt.evolve(&EngineEvent::SchedulingLifted {}, Micros(9));
+        assert_eq!((halt.halted, halt.lifted_at), (None, Some(Micros(9))));
+    }
+
+    #[test]
+    fn an_adopted_copy_keeps_the_namespace_of_its_ids() {
+        let mut engine = Engine::default();
+        let (first, second) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let key_id = Digest([0; 32]);
+        let created = EngineEvent::LedgerCreated { deployment: first, key_id, repeat_window_s: 180 };
+        engine.evolve(&created, Micros(0));
+        let adopted = EngineEvent::DeploymentAdopted { deployment: second, previous: first, key_id };
+        engine.evolve(&adopted, Micros(1));
+        assert_eq!((engine.namespace, engine.deployment), (Some(first), Some(second)));
+    }
+}

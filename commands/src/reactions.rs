@@ -1,0 +1,149 @@
+//! What follows from what: every consequence that crosses a stream, in one match.
+//!
+//! A reaction does no I/O and names its command's target by id. The reactor appends it under the key
+//! `react/<event>/<reaction>`, so that reacting twice is reacting once.
+
+use midwatch_events::{
+    AnyEvent, Recorded,
+    delivery::{DeliveryEvent, Received, ReceivedStatus},
+    id::{DeliveryId, RoutineId, RunId, TriggerId},
+    routine::{DeliveryQueued, DropReason, RoutineEvent},
+    trigger::TriggerEvent,
+};
+
+/// What a delivery, or the next run, belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TargetId {
+    /// A routine.
+    Routine(RoutineId),
+    /// A trigger with its own instruction.
+    Trigger(TriggerId),
+}
+
+/// One consequence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reaction {
+    /// An accepted delivery joins its target's queue. How long it may wait and how many may is the trigger's to say.
+    Queue {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Its trigger.
+        trigger: TriggerId,
+        /// Where it waits.
+        target: TargetId,
+    },
+    /// A target may be free for the next delivery.
+    ClaimNext(TargetId),
+    /// A delivery waits.
+    MarkQueued(DeliveryQueued),
+    /// A delivery became a run.
+    MarkStarted {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Its run.
+        run: RunId,
+    },
+    /// A delivery will not run.
+    MarkDropped {
+        /// The delivery.
+        delivery: DeliveryId,
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+impl Reaction {
+    /// Its name in the key `react/<event>/<reaction>`. Stored; never change one.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Queue { .. } => "queue",
+            Self::ClaimNext(_) => "claim_next",
+            Self::MarkQueued(_) => "mark_queued",
+            Self::MarkStarted { .. } => "mark_started",
+            Self::MarkDropped { .. } => "mark_dropped",
+        }
+    }
+}
+
+/// All that follows from `event`.
+#[must_use]
+pub fn reactions(event: &AnyEvent, recorded: &Recorded) -> Vec<Reaction> {
+    match event {
+        AnyEvent::Delivery(event, _) => of_delivery(event),
+        AnyEvent::Routine(event, _) => of_routine(event, recorded.stream.uuid().map(RoutineId::new)),
+        AnyEvent::Trigger(event, _) => of_trigger(event, recorded.stream.uuid().map(TriggerId::new)),
+        AnyEvent::Bot(_)
+        | AnyEvent::Boundary(..)
+        | AnyEvent::Engine(..)
+        | AnyEvent::Repeat(..)
+        | AnyEvent::Run(..)
+        | AnyEvent::User(..) => vec![],
+    }
+}
+
+fn of_delivery(event: &DeliveryEvent) -> Vec<Reaction> {
+    match event {
+        DeliveryEvent::Received(Received { delivery, trigger, routine, status: ReceivedStatus::Accepted, .. }) => {
+            let target = routine.map_or(TargetId::Trigger(*trigger), TargetId::Routine);
+            vec![Reaction::Queue { delivery: *delivery, trigger: *trigger, target }]
+        }
+        DeliveryEvent::Received(_)
+        | DeliveryEvent::Queued { .. }
+        | DeliveryEvent::Started { .. }
+        | DeliveryEvent::Dropped { .. } => vec![],
+    }
+}
+
+/// A routine's and a trigger's streams say the same of queues; the clock looks at both again when a reaction is lost
+/// to a conflict or a halt.
+fn of_routine(event: &RoutineEvent, stream: Option<RoutineId>) -> Vec<Reaction> {
+    let claim_next = || stream.map(|id| Reaction::ClaimNext(TargetId::Routine(id)));
+    match event {
+        RoutineEvent::DeliveryQueued(queued) => {
+            std::iter::once(Reaction::MarkQueued(queued.clone())).chain(claim_next()).collect()
+        }
+        RoutineEvent::RunSettled(_) | RoutineEvent::Resumed { .. } => claim_next().into_iter().collect(),
+        RoutineEvent::DeliveryTaken { delivery, run } => {
+            vec![Reaction::MarkStarted { delivery: *delivery, run: *run }]
+        }
+        RoutineEvent::DeliveryDropped { delivery, reason } => {
+            vec![Reaction::MarkDropped { delivery: *delivery, reason: *reason }]
+        }
+        RoutineEvent::Created { .. }
+        | RoutineEvent::Renamed { .. }
+        | RoutineEvent::Rescheduled { .. }
+        | RoutineEvent::WorkReplaced { .. }
+        | RoutineEvent::LimitsReplaced { .. }
+        | RoutineEvent::Paused {}
+        | RoutineEvent::Suspended { .. }
+        | RoutineEvent::Deleted {}
+        | RoutineEvent::Rearmed { .. }
+        | RoutineEvent::RunClaimed(_)
+        | RoutineEvent::WindowsMissed { .. }
+        | RoutineEvent::WindowSkipped { .. } => vec![],
+    }
+}
+
+fn of_trigger(event: &TriggerEvent, stream: Option<TriggerId>) -> Vec<Reaction> {
+    let claim_next = || stream.map(|id| Reaction::ClaimNext(TargetId::Trigger(id)));
+    match event {
+        TriggerEvent::DeliveryQueued(queued) => {
+            std::iter::once(Reaction::MarkQueued(queued.clone())).chain(claim_next()).collect()
+        }
+        TriggerEvent::RunSettled(_) | TriggerEvent::Resumed { .. } => claim_next().into_iter().collect(),
+        TriggerEvent::DeliveryTaken { delivery, run } => {
+            vec![Reaction::MarkStarted { delivery: *delivery, run: *run }]
+        }
+        TriggerEvent::DeliveryDropped { delivery, reason } => {
+            vec![Reaction::MarkDropped { delivery: *delivery, reason: *reason }]
+        }
+        TriggerEvent::Created { .. }
+        | TriggerEvent::SecretRotated { .. }
+        | TriggerEvent::SampleCaptured { .. }
+        | TriggerEvent::Confirmed { .. }
+        | TriggerEvent::Paused {}
+        | TriggerEvent::Deleted {}
+        | TriggerEvent::RunClaimed(_) => vec![],
+    }
+}

@@ -1,0 +1,419 @@
+//! Routines: when they are due, what is live, and how each window ends.
+//!
+//! Holds promises 1 (one live run) and 2 (one window, one ending). A window ends by exactly one of
+//! [`RoutineEvent::RunClaimed`], [`RoutineEvent::WindowsMissed`] and [`RoutineEvent::WindowSkipped`], and each of them
+//! moves the high-water mark: the next window is always strictly later than the last, and is never looked for behind
+//! it. The clock's part is in [`windows`](self::windows).
+
+mod windows;
+
+use std::sync::Arc;
+
+use midwatch_events::{
+    Micros, New,
+    id::{BotId, ProcessId, RoutineId, RunId, UserId},
+    key::Key,
+    routine::{Limits, RoutineContent, RoutineEvent, RunClaimed, RunSettled, SuspendCause, Work},
+    run::{Cause, Outcome, Reason, WorkKind},
+};
+
+use crate::{
+    Decider, Refusal,
+    calendar::Schedule,
+    refusal::named,
+    target::{ClaimNext, Queueing, Target, TargetEvent, claim_key},
+};
+
+pub use windows::Tick;
+
+/// Whether a routine is due at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing was created here.
+    #[default]
+    Absent,
+    /// Due at its windows.
+    Active,
+    /// Switched off by a person.
+    Paused,
+    /// Switched off by the engine.
+    Suspended,
+    /// Gone.
+    Deleted,
+}
+
+/// A routine as its stream tells it.
+#[derive(Clone, Debug, Default)]
+pub struct Routine {
+    /// Its id, once created.
+    pub id: Option<RoutineId>,
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub owner: Option<UserId>,
+    /// Who does the work.
+    pub bot: Option<BotId>,
+    /// When, as stored.
+    pub schedule_text: String,
+    /// When; none where the stored text cannot be read any more.
+    pub schedule: Option<Arc<Schedule>>,
+    /// What kind of work it holds.
+    pub work: Option<WorkKind>,
+    /// How it runs.
+    pub limits: Limits,
+    /// The instant its windows are counted from.
+    pub anchor: Micros,
+    /// The next window.
+    pub next: Option<Micros>,
+    /// Whether it is due at all.
+    pub phase: Phase,
+    /// What is live and what waits.
+    pub target: Target,
+}
+
+/// What can be asked of a routine.
+#[derive(Clone, Debug)]
+pub enum RoutineCommand {
+    /// Make one.
+    Create(Box<Create>),
+    /// Change what is given.
+    Edit(Box<Edit>),
+    /// Switch it off.
+    Pause {
+        /// Why.
+        reason: String,
+    },
+    /// Switch it on again; also after a suspension.
+    Resume {
+        /// The store's time.
+        now: Micros,
+    },
+    /// Switch it off, because it cannot work.
+    Suspend {
+        /// What is wrong.
+        cause: SuspendCause,
+        /// In words.
+        error: String,
+    },
+    /// Remove it from every list.
+    Delete,
+    /// Look at its windows.
+    Tick(Tick),
+    /// Run it now, whatever its windows say.
+    RunNow {
+        /// The run's id, derived from the request.
+        run: RunId,
+        /// Who claims.
+        process: ProcessId,
+    },
+    /// Let a delivery wait for it.
+    Queue(Queueing),
+    /// Take the next delivery, if it is free.
+    ClaimNext(ClaimNext),
+    /// Its live run has ended.
+    Settle {
+        /// The run.
+        run: RunId,
+        /// How it ended.
+        outcome: Outcome,
+        /// Why.
+        reason: Option<Reason>,
+    },
+}
+
+/// A routine to make.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// Its id.
+    pub routine: RoutineId,
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub owner: UserId,
+    /// Who does the work; known and not retired, which the caller has seen in the Bot's own stream.
+    pub bot: BotId,
+    /// The schedule's JSON text.
+    pub schedule: String,
+    /// What to do.
+    pub work: Work,
+    /// How it runs.
+    pub limits: Limits,
+    /// The store's time.
+    pub now: Micros,
+}
+
+/// Changes to a routine; what is absent stays.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    /// A new name.
+    pub name: Option<String>,
+    /// A new schedule, as JSON text.
+    pub schedule: Option<String>,
+    /// New work.
+    pub work: Option<Work>,
+    /// New limits.
+    pub limits: Option<Limits>,
+    /// The store's time.
+    pub now: Micros,
+}
+
+impl Routine {
+    /// The id and schedule of a routine that was created and not deleted.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`].
+    pub fn existing(&self) -> Result<RoutineId, Refusal> {
+        match (self.phase, self.id) {
+            (Phase::Active | Phase::Paused | Phase::Suspended, Some(id)) => Ok(id),
+            (Phase::Absent | Phase::Deleted, _) | (_, None) => Err(Refusal::NotFound("routine")),
+        }
+    }
+
+    /// Whether windows and waiting deliveries may start a run.
+    #[must_use]
+    pub fn may_start(&self) -> bool {
+        self.phase == Phase::Active
+    }
+
+    fn create(&self, create: Create) -> Result<Vec<New<RoutineEvent>>, Refusal> {
+        if self.id.is_some() {
+            return Err(Refusal::Exists("routine"));
+        }
+        named("routine", &create.name)?;
+        let work = work_kind(&create.work)?;
+        check_limits(&create.limits)?;
+        let schedule = parse(&create.schedule)?;
+        if schedule.once_at().is_some_and(|at| at < create.now) {
+            return Err(Refusal::Invalid("the one time of this schedule has passed; choose a later `at`".to_owned()));
+        }
+        let next_us = windows::first(&schedule, create.now, create.limits.grace_s);
+        let facts = RoutineEvent::Created {
+            routine: create.routine,
+            name: create.name,
+            owner: create.owner,
+            bot: create.bot,
+            schedule: schedule.to_json(),
+            work,
+            limits: create.limits,
+            anchor_us: create.now,
+            next_us,
+        };
+        Ok(vec![New::with(facts, RoutineContent::Created(create.work))])
+    }
+
+    fn edit(&self, edit: Edit) -> Result<Vec<New<RoutineEvent>>, Refusal> {
+        self.existing()?;
+        let mut events = Vec::new();
+        if let Some(name) = edit.name.filter(|name| *name != self.name) {
+            named("routine", &name)?;
+            events.push(RoutineEvent::Renamed { name }.into());
+        }
+        if let Some(text) = edit.schedule {
+            let schedule = parse(&text)?;
+            let text = schedule.to_json();
+            if text != self.schedule_text {
+                if schedule.once_at().is_some_and(|at| at < edit.now) {
+                    let sentence = "the one time of this schedule has passed; choose a later `at`";
+                    return Err(Refusal::Invalid(sentence.to_owned()));
+                }
+                let next_us = schedule.next_after(edit.now, edit.now).map(|window| window.at);
+                events.push(RoutineEvent::Rescheduled { schedule: text, anchor_us: edit.now, next_us }.into());
+            }
+        }
+        if let Some(work) = edit.work {
+            let kind = work_kind(&work)?;
+            events.push(New::with(RoutineEvent::WorkReplaced { work: kind }, RoutineContent::WorkReplaced(work)));
+        }
+        if let Some(limits) = edit.limits.filter(|limits| *limits != self.limits) {
+            check_limits(&limits)?;
+            events.push(RoutineEvent::LimitsReplaced { limits }.into());
+        }
+        Ok(events)
+    }
+
+    fn resume(&self, now: Micros) -> Result<Vec<New<RoutineEvent>>, Refusal> {
+        self.existing()?;
+        if self.phase == Phase::Active {
+            return Err(Refusal::AlreadySo("this routine is not paused"));
+        }
+        let schedule = self.schedule.as_ref().ok_or_else(|| {
+            Refusal::Invalid("its schedule cannot be read; give it a new one with `midwatch routine edit`".to_owned())
+        })?;
+        let next_us = schedule.next_after(now, self.anchor).map(|window| window.at);
+        Ok(vec![RoutineEvent::Resumed { next_us }.into()])
+    }
+
+    fn run_now(&self, run: RunId, process: ProcessId) -> Result<Vec<New<RoutineEvent>>, Refusal> {
+        self.existing()?;
+        if let Some(live) = self.target.live {
+            return Err(Refusal::Busy { live });
+        }
+        Ok(vec![
+            RoutineEvent::RunClaimed(RunClaimed {
+                run,
+                cause: Cause::Person,
+                window_us: None,
+                delivery: None,
+                claimed_by: process,
+                tzdb: None,
+                // Run now does not eat the next window.
+                next_us: self.next,
+            })
+            .into(),
+        ])
+    }
+}
+
+/// The keys under which `events` of one append are recognised for ever: a window is claimed or missed once.
+#[must_use]
+pub fn keys(routine: RoutineId, events: &[New<RoutineEvent>]) -> Vec<Key> {
+    let id = routine.to_string();
+    let mut keys = Vec::new();
+    for event in events {
+        if let RoutineEvent::RunClaimed(claim) = &event.facts {
+            if let Some(window) = claim.window_us {
+                keys.push(claim_key(&id, &[&window.0.to_string()]));
+            } else if let Some(delivery) = claim.delivery {
+                keys.push(claim_key(&id, &["delivery", &delivery.to_string()]));
+            }
+        } else if let RoutineEvent::WindowsMissed { last_us, .. } = &event.facts {
+            let last = last_us.0.to_string();
+            keys.push(Key::new(&["missed", &id, &last], &[id.as_bytes(), last.as_bytes()]));
+        }
+    }
+    keys
+}
+
+fn parse(text: &str) -> Result<Schedule, Refusal> {
+    Schedule::parse(text).map_err(|error| Refusal::Invalid(error.to_string()))
+}
+
+fn work_kind(work: &Work) -> Result<WorkKind, Refusal> {
+    match (&work.instruction, &work.recording) {
+        (Some(instruction), None) if !instruction.trim().is_empty() => Ok(WorkKind::Instruction),
+        (None, Some(_)) => Ok(WorkKind::Recording),
+        (Some(_), None) => Err(Refusal::Invalid("the instruction is empty; say what the Bot is to do".to_owned())),
+        _ => Err(Refusal::Invalid("give either an instruction or a recording".to_owned())),
+    }
+}
+
+pub(crate) fn check_limits(limits: &Limits) -> Result<(), Refusal> {
+    let day = 86_400;
+    for (name, value, least, most) in [
+        ("grace_s", limits.grace_s, 0, 7 * day),
+        ("deadline_s", limits.deadline_s, 1, 7 * day),
+        ("max_turns", limits.max_turns, 1, 1_000),
+    ] {
+        if value < least || value > most {
+            return Err(Refusal::Invalid(format!("{name} is {value}; it must be {least} to {most}")));
+        }
+    }
+    Ok(())
+}
+
+fn target_events(events: Vec<TargetEvent>, next: Option<Micros>) -> Vec<New<RoutineEvent>> {
+    let family = |event| match event {
+        TargetEvent::Queued(queued) => RoutineEvent::DeliveryQueued(queued),
+        TargetEvent::Taken(delivery, run) => RoutineEvent::DeliveryTaken { delivery, run },
+        TargetEvent::Dropped(delivery, reason) => RoutineEvent::DeliveryDropped { delivery, reason },
+        TargetEvent::Claimed(claim) => RoutineEvent::RunClaimed(RunClaimed { next_us: next, ..claim }),
+    };
+    events.into_iter().map(|event| New::from(family(event))).collect()
+}
+
+impl Decider for Routine {
+    type Event = RoutineEvent;
+    type Command = RoutineCommand;
+
+    fn decide(&self, command: RoutineCommand) -> Result<Vec<New<RoutineEvent>>, Refusal> {
+        match command {
+            RoutineCommand::Create(create) => self.create(*create),
+            RoutineCommand::Edit(edit) => self.edit(*edit),
+            RoutineCommand::Pause { reason } => {
+                self.existing()?;
+                if self.phase == Phase::Paused {
+                    return Err(Refusal::AlreadySo("this routine is paused already"));
+                }
+                let content = (!reason.is_empty()).then_some(RoutineContent::Paused { reason });
+                Ok(vec![New { facts: RoutineEvent::Paused {}, content }])
+            }
+            RoutineCommand::Resume { now } => self.resume(now),
+            RoutineCommand::Suspend { cause, error } => {
+                self.existing()?;
+                if self.phase != Phase::Active {
+                    return Ok(vec![]);
+                }
+                Ok(vec![New::with(RoutineEvent::Suspended { cause }, RoutineContent::Suspended { error })])
+            }
+            RoutineCommand::Delete => {
+                self.existing()?;
+                Ok(vec![RoutineEvent::Deleted {}.into()])
+            }
+            RoutineCommand::Tick(tick) => Ok(self.tick(tick)),
+            RoutineCommand::RunNow { run, process } => self.run_now(run, process),
+            RoutineCommand::Queue(asked) => {
+                Ok(target_events(self.target.queue(asked, self.existing().is_err()), self.next))
+            }
+            RoutineCommand::ClaimNext(claim) => {
+                let Ok(id) = self.existing() else { return Ok(vec![]) };
+                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.may_start()), self.next))
+            }
+            RoutineCommand::Settle { run, outcome, reason } => {
+                if self.target.live != Some(run) {
+                    return Ok(vec![]);
+                }
+                Ok(vec![RoutineEvent::RunSettled(RunSettled { run, outcome, reason }).into()])
+            }
+        }
+    }
+
+    fn evolve(&mut self, event: &RoutineEvent, _at: Micros) {
+        match event {
+            RoutineEvent::Created { routine, name, owner, bot, schedule, work, limits, anchor_us, next_us } => {
+                self.id = Some(*routine);
+                self.name.clone_from(name);
+                self.owner = Some(*owner);
+                self.bot = Some(*bot);
+                self.schedule_text.clone_from(schedule);
+                self.schedule = Schedule::parse(schedule).ok().map(Arc::new);
+                self.work = Some(*work);
+                self.limits = limits.clone();
+                self.anchor = *anchor_us;
+                self.next = *next_us;
+                self.phase = Phase::Active;
+            }
+            RoutineEvent::Renamed { name } => self.name.clone_from(name),
+            RoutineEvent::Rescheduled { schedule, anchor_us, next_us } => {
+                self.schedule_text.clone_from(schedule);
+                self.schedule = Schedule::parse(schedule).ok().map(Arc::new);
+                self.anchor = *anchor_us;
+                self.next = *next_us;
+            }
+            RoutineEvent::WorkReplaced { work } => self.work = Some(*work),
+            RoutineEvent::LimitsReplaced { limits } => self.limits = limits.clone(),
+            RoutineEvent::Paused {} => self.phase = Phase::Paused,
+            RoutineEvent::Suspended { .. } => self.phase = Phase::Suspended,
+            RoutineEvent::Deleted {} => self.phase = Phase::Deleted,
+            RoutineEvent::Resumed { next_us } => {
+                self.phase = Phase::Active;
+                self.next = *next_us;
+                self.target.failures = 0;
+            }
+            RoutineEvent::Rearmed { next_us }
+            | RoutineEvent::WindowsMissed { next_us, .. }
+            | RoutineEvent::WindowSkipped { next_us, .. } => self.next = *next_us,
+            RoutineEvent::RunClaimed(claim) => {
+                self.target.claimed(claim);
+                self.next = claim.next_us;
+            }
+            RoutineEvent::RunSettled(settled) => self.target.settled(settled),
+            RoutineEvent::DeliveryQueued(queued) => self.target.queued(queued),
+            RoutineEvent::DeliveryTaken { delivery, .. } | RoutineEvent::DeliveryDropped { delivery, .. } => {
+                self.target.left_queue(*delivery);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

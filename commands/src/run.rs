@@ -1,0 +1,304 @@
+//! Runs: one execution, fenced by its take.
+//!
+//! Every command of a runner carries its `take`, and any but the current one is refused, whatever was loaded: a
+//! worker that was given up can change nothing any more. Holds promise 3 together with the gateway: a call is decided
+//! before it acts, and whatever is still open when the run ends is recorded as unknown, never repeated.
+
+use std::collections::BTreeMap;
+
+use midwatch_events::{
+    Micros, New,
+    id::{CallId, ProcessId},
+    key::Digest,
+    run::{CallResult, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RunContent, RunEvent, Work},
+    time::SECOND_US,
+};
+
+use crate::{Decider, Refusal};
+
+/// A run nobody took for this long is closed, in seconds.
+pub const UNTAKEN_S: i64 = 900;
+/// A run is closed this long after its deadline whoever holds it, in seconds.
+pub const DEADLINE_SLACK_S: i64 = 60;
+
+/// A run as its stream tells it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// What it is; none before it was opened.
+    pub opened: Option<Opened>,
+    /// When it was opened.
+    pub opened_at: Micros,
+    /// The current take, 0 before the first.
+    pub take: u32,
+    /// Who holds it.
+    pub worker: Option<ProcessId>,
+    /// When it was first taken.
+    pub taken_at: Option<Micros>,
+    /// When its time is over.
+    pub deadline: Option<Micros>,
+    /// The turn it is in.
+    pub turn: u32,
+    /// Calls decided.
+    pub calls: u32,
+    /// Calls refused.
+    pub refused: u32,
+    /// Fingerprints of its calls, oldest first; what a cycle is seen in.
+    pub fingerprints: Vec<Digest>,
+    /// Calls that were let through and have no outcome yet.
+    pub open_calls: BTreeMap<CallId, Decision>,
+    /// How it ended.
+    pub ended: Option<(Outcome, Option<Reason>)>,
+}
+
+/// What can be asked of a run.
+#[derive(Clone, Debug)]
+pub enum RunCommand {
+    /// A claim opens it.
+    Open(Box<Opened>, Work),
+    /// A runner takes it.
+    Take {
+        /// The process.
+        worker: ProcessId,
+        /// The store's time.
+        now: Micros,
+    },
+    /// The Bot is asked to go on.
+    StartTurn {
+        /// The runner's take.
+        take: u32,
+    },
+    /// The Bot answered.
+    FinishTurn {
+        /// The runner's take.
+        take: u32,
+        /// How many calls it asks for.
+        calls: u32,
+        /// The messages of this turn, as JSON text.
+        messages: String,
+    },
+    /// The gateway judged a call.
+    Decide {
+        /// The runner's take.
+        take: u32,
+        /// The judgement; its ordinal and turn are set here.
+        decision: Box<Decision>,
+        /// Arguments, context and fingerprint for people.
+        content: RunContent,
+    },
+    /// A call has an outcome.
+    EndCall {
+        /// The runner's take.
+        take: u32,
+        /// The call.
+        call: CallId,
+        /// What became of it.
+        result: CallResult,
+        /// HMAC of the result.
+        result_digest: Digest,
+        /// Its length in bytes.
+        result_bytes: u64,
+        /// How long it took, in microseconds.
+        duration_us: u64,
+        /// The result itself, or where it is.
+        content: RunContent,
+    },
+    /// It is over.
+    End(End),
+}
+
+/// How a run ends.
+#[derive(Clone, Debug)]
+pub struct End {
+    /// The runner's take; none when somebody else ends it.
+    pub take: Option<u32>,
+    /// How.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// One line that says how it went.
+    pub headline: String,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// The store's time.
+    pub now: Micros,
+}
+
+/// Why a run must be closed by whoever notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overdue {
+    /// Nobody took it in time.
+    Untaken,
+    /// Its deadline is long over.
+    Deadline,
+}
+
+impl Run {
+    /// What it is, if it is live.
+    ///
+    /// # Errors
+    /// Not opened, or over.
+    pub fn live(&self) -> Result<&Opened, Refusal> {
+        match (&self.opened, self.ended) {
+            (None, _) => Err(Refusal::NotFound("run")),
+            (Some(_), Some(_)) => Err(Refusal::RunEnded),
+            (Some(opened), None) => Ok(opened),
+        }
+    }
+
+    /// Whether any process must close it now, lease or not.
+    #[must_use]
+    pub fn overdue(&self, now: Micros) -> Option<Overdue> {
+        self.live().ok()?;
+        match self.deadline {
+            None => (now.since(self.opened_at) >= UNTAKEN_S * SECOND_US).then_some(Overdue::Untaken),
+            Some(deadline) => (now >= deadline.plus_s(DEADLINE_SLACK_S)).then_some(Overdue::Deadline),
+        }
+    }
+
+    fn held(&self, take: u32) -> Result<&Opened, Refusal> {
+        let opened = self.live()?;
+        if take == self.take && take != 0 { Ok(opened) } else { Err(Refusal::Stale) }
+    }
+
+    fn end(&self, end: End) -> Result<Vec<New<RunEvent>>, Refusal> {
+        let opened = match end.take {
+            Some(take) => self.held(take)?,
+            None => self.live()?,
+        };
+        let mut events: Vec<New<RunEvent>> = self
+            .open_calls
+            .values()
+            .map(|decision| {
+                let decision = decision.clone();
+                let unknown = RunEvent::ToolCallEnded {
+                    decision,
+                    result: CallResult::Unknown,
+                    result_digest: None,
+                    result_bytes: None,
+                    duration_us: None,
+                };
+                unknown.into()
+            })
+            .collect();
+        let ended = Ended {
+            run: opened.run,
+            bot: opened.bot,
+            routine: opened.routine,
+            trigger: opened.trigger,
+            cause: opened.cause,
+            outcome: end.outcome,
+            reason: end.reason,
+            turns: self.turn,
+            tool_calls: self.calls,
+            refused_calls: self.refused,
+            duration_us: self.taken_at.map(|taken| end.now.since(taken).max(0).cast_unsigned()),
+        };
+        let content = RunContent::Ended { headline: end.headline, error: end.error };
+        events.push(New::with(RunEvent::Ended(ended), content));
+        Ok(events)
+    }
+}
+
+impl Decider for Run {
+    type Event = RunEvent;
+    type Command = RunCommand;
+
+    fn decide(&self, command: RunCommand) -> Result<Vec<New<RunEvent>>, Refusal> {
+        Ok(match command {
+            RunCommand::Open(opened, work) => {
+                if self.opened.is_some() {
+                    return Err(Refusal::Exists("run"));
+                }
+                vec![New::with(RunEvent::Opened(*opened), RunContent::Opened { work })]
+            }
+            RunCommand::Take { worker, now } => {
+                let opened = self.live()?;
+                // Nothing a previous runner began is carried on: a run that was taken is closed as abandoned.
+                if self.take != 0 {
+                    return Err(Refusal::Stale);
+                }
+                let deadline_us = now.plus_s(i64::from(opened.deadline_s));
+                vec![RunEvent::Taken { take: 1, worker, deadline_us }.into()]
+            }
+            RunCommand::StartTurn { take } => {
+                let max = self.held(take)?.max_turns;
+                if self.turn >= max {
+                    return Err(Refusal::TurnLimit { max });
+                }
+                vec![RunEvent::TurnStarted { turn: self.turn + 1 }.into()]
+            }
+            RunCommand::FinishTurn { take, calls, messages } => {
+                self.held(take)?;
+                let facts = RunEvent::TurnFinished { turn: self.turn, calls };
+                vec![New::with(facts, RunContent::TurnFinished { messages })]
+            }
+            RunCommand::Decide { take, decision, content } => {
+                self.held(take)?;
+                let decision = Decision { ordinal: self.calls + 1, turn: self.turn, ..*decision };
+                vec![New::with(RunEvent::ToolCallDecided(decision), content)]
+            }
+            RunCommand::EndCall { take, call, result, result_digest, result_bytes, duration_us, content } => {
+                self.held(take)?;
+                let decision = self.open_calls.get(&call).ok_or(Refusal::NotFound("open call"))?.clone();
+                let facts = RunEvent::ToolCallEnded {
+                    decision,
+                    result,
+                    result_digest: Some(result_digest),
+                    result_bytes: Some(result_bytes),
+                    duration_us: Some(duration_us),
+                };
+                vec![New::with(facts, content)]
+            }
+            RunCommand::End(end) => return self.end(end),
+        })
+    }
+
+    fn evolve(&mut self, event: &RunEvent, at: Micros) {
+        match event {
+            RunEvent::Opened(opened) => {
+                self.opened = Some(opened.clone());
+                self.opened_at = at;
+            }
+            RunEvent::Taken { take, worker, deadline_us } => {
+                self.take = *take;
+                self.worker = Some(*worker);
+                self.taken_at.get_or_insert(at);
+                self.deadline = Some(*deadline_us);
+            }
+            RunEvent::TurnStarted { turn } => self.turn = *turn,
+            RunEvent::TurnFinished { .. } => {}
+            RunEvent::ToolCallDecided(decision) => {
+                self.calls = self.calls.saturating_add(1);
+                self.fingerprints.push(decision.fingerprint);
+                match decision.decision {
+                    DecisionKind::Refused => self.refused = self.refused.saturating_add(1),
+                    DecisionKind::Allowed | DecisionKind::Asked => {
+                        self.open_calls.insert(decision.call, decision.clone());
+                    }
+                }
+            }
+            RunEvent::ToolCallEnded { decision, .. } => {
+                self.open_calls.remove(&decision.call);
+            }
+            RunEvent::Ended(ended) => self.ended = Some((ended.outcome, ended.reason)),
+        }
+    }
+}
+
+/// How often a sequence of 2 to 5 calls has come round at the end of `calls`, the newest included: the largest number
+/// of whole repetitions, for the best length; a sequence of equal calls is no cycle (that is a repeat).
+#[must_use]
+pub fn cycles(calls: &[Digest]) -> u32 {
+    let rounds = |length: usize| {
+        let Some(last) = calls.len().checked_sub(length).map(|at| &calls[at..]) else { return 0 };
+        if last.iter().all(|call| Some(call) == last.first()) {
+            return 0;
+        }
+        calls.rchunks_exact(length).take_while(|chunk| *chunk == last).count()
+    };
+    let most = (2..=5).map(rounds).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

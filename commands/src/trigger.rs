@@ -1,0 +1,288 @@
+//! Triggers: a public endpoint, its sample, and the runs of its own instruction.
+
+use midwatch_events::{
+    Micros, New,
+    id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
+    key::{Digest, Key},
+    routine::{Limits, RunClaimed, RunSettled, Work},
+    run::{Outcome, Reason},
+    trigger::{Intake, TriggerContent, TriggerEvent},
+};
+
+use crate::{
+    Decider, Refusal,
+    refusal::named,
+    routine::check_limits,
+    target::{ClaimNext, Queueing, Target, TargetEvent, claim_key},
+};
+
+/// A trigger as its stream tells it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trigger {
+    /// Its id, once created.
+    pub id: Option<TriggerId>,
+    /// Its name.
+    pub name: String,
+    /// Whose rights its runs have.
+    pub owner: Option<UserId>,
+    /// The public part of its URL.
+    pub endpoint: String,
+    /// The routine it hands work to.
+    pub routine: Option<RoutineId>,
+    /// The Bot that works by its own instruction.
+    pub bot: Option<BotId>,
+    /// SHA-256 of the bearer secret.
+    pub secret: Option<Digest>,
+    /// SHA-256 of the secret before, and until when it is good.
+    pub old_secret: Option<(Digest, Micros)>,
+    /// How deliveries are taken in.
+    pub intake: Intake,
+    /// How runs of its own instruction run.
+    pub limits: Limits,
+    /// The first authenticated delivery.
+    pub sample: Option<DeliveryId>,
+    /// An admin has read the sample.
+    pub confirmed: bool,
+    /// It answers as if it did not exist.
+    pub paused: bool,
+    /// It is gone.
+    pub deleted: bool,
+    /// What is live and what waits, for its own instruction.
+    pub target: Target,
+}
+
+/// A trigger to make.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// Its id.
+    pub trigger: TriggerId,
+    /// Its name.
+    pub name: String,
+    /// Whose rights its runs have.
+    pub owner: UserId,
+    /// The public part of its URL: 24 base64url characters, 144 random bits.
+    pub endpoint: String,
+    /// The routine it hands work to; seen to exist by the caller.
+    pub routine: Option<RoutineId>,
+    /// The Bot that works by its own instruction; seen to be workable by the caller.
+    pub bot: Option<BotId>,
+    /// What that Bot is told.
+    pub instruction: Option<String>,
+    /// SHA-256 of the bearer secret.
+    pub secret: Digest,
+    /// How deliveries are taken in.
+    pub intake: Intake,
+    /// How runs of its own instruction run.
+    pub limits: Limits,
+}
+
+/// What can be asked of a trigger.
+#[derive(Clone, Debug)]
+pub enum TriggerCommand {
+    /// Make one.
+    Create(Box<Create>),
+    /// Give it another secret.
+    Rotate {
+        /// SHA-256 of the new secret.
+        secret: Digest,
+        /// Until when the old one is good.
+        old_until: Micros,
+    },
+    /// The first authenticated delivery has arrived.
+    Capture(DeliveryId),
+    /// An admin has read the sample.
+    Confirm {
+        /// The delivery that was read; the sample, when it is not said.
+        delivery: Option<DeliveryId>,
+    },
+    /// Answer as if it did not exist.
+    Pause,
+    /// Answer again.
+    Resume,
+    /// Remove it.
+    Delete,
+    /// Let a delivery wait for it.
+    Queue(Queueing),
+    /// Take the next delivery, if it is free.
+    ClaimNext(ClaimNext),
+    /// Its live run has ended.
+    Settle {
+        /// The run.
+        run: midwatch_events::id::RunId,
+        /// How it ended.
+        outcome: Outcome,
+        /// Why.
+        reason: Option<Reason>,
+    },
+}
+
+impl Trigger {
+    /// The id of a trigger that was created and not deleted.
+    ///
+    /// # Errors
+    /// [`Refusal::NotFound`].
+    pub fn existing(&self) -> Result<TriggerId, Refusal> {
+        self.id.filter(|_| !self.deleted).ok_or(Refusal::NotFound("trigger"))
+    }
+
+    /// Whether senders find it at all.
+    #[must_use]
+    pub fn open(&self) -> bool {
+        self.id.is_some() && !self.deleted && !self.paused
+    }
+
+    fn create(&self, create: Create) -> Result<Vec<New<TriggerEvent>>, Refusal> {
+        if self.id.is_some() {
+            return Err(Refusal::Exists("trigger"));
+        }
+        named("trigger", &create.name)?;
+        check_limits(&create.limits)?;
+        let instruction = create.instruction.filter(|text| !text.trim().is_empty());
+        let content = match (create.routine, create.bot, instruction) {
+            (Some(_), None, None) => None,
+            (None, Some(_), Some(text)) => {
+                Some(TriggerContent::Created(Work { instruction: Some(text), recording: None }))
+            }
+            (None, Some(_), None) => {
+                return Err(Refusal::Invalid("say what the Bot is to do with a delivery: --instruction".to_owned()));
+            }
+            _ => {
+                return Err(Refusal::Invalid("give either a routine, or a Bot with an instruction".to_owned()));
+            }
+        };
+        let facts = TriggerEvent::Created {
+            trigger: create.trigger,
+            name: create.name,
+            owner: create.owner,
+            endpoint: create.endpoint,
+            routine: create.routine,
+            bot: create.bot,
+            secret: create.secret,
+            intake: create.intake,
+            limits: create.limits,
+        };
+        Ok(vec![New { facts, content }])
+    }
+
+    fn confirm(&self, delivery: Option<DeliveryId>) -> Result<Vec<New<TriggerEvent>>, Refusal> {
+        self.existing()?;
+        let sample = self.sample.ok_or(Refusal::NoSample)?;
+        if delivery.is_some_and(|read| read != sample) {
+            return Err(Refusal::OtherSample);
+        }
+        if self.confirmed {
+            return Err(Refusal::AlreadySo("this trigger is confirmed already"));
+        }
+        Ok(vec![TriggerEvent::Confirmed { delivery: sample }.into()])
+    }
+
+    fn switch(&self, pause: bool) -> Result<Vec<New<TriggerEvent>>, Refusal> {
+        self.existing()?;
+        match (pause, self.paused) {
+            (true, false) => Ok(vec![TriggerEvent::Paused {}.into()]),
+            (false, true) => Ok(vec![TriggerEvent::Resumed {}.into()]),
+            (true, true) => Err(Refusal::AlreadySo("this trigger is paused already")),
+            (false, false) => Err(Refusal::AlreadySo("this trigger is not paused")),
+        }
+    }
+}
+
+/// The keys under which `events` of one append are recognised for ever: a delivery is claimed once.
+#[must_use]
+pub fn keys(trigger: TriggerId, events: &[New<TriggerEvent>]) -> Vec<Key> {
+    let id = trigger.to_string();
+    let claimed = events.iter().filter_map(|event| {
+        let TriggerEvent::RunClaimed(RunClaimed { delivery, .. }) = &event.facts else { return None };
+        *delivery
+    });
+    claimed.map(|delivery| claim_key(&id, &["delivery", &delivery.to_string()])).collect()
+}
+
+fn target_events(events: Vec<TargetEvent>) -> Vec<New<TriggerEvent>> {
+    let family = |event| match event {
+        TargetEvent::Queued(queued) => TriggerEvent::DeliveryQueued(queued),
+        TargetEvent::Taken(delivery, run) => TriggerEvent::DeliveryTaken { delivery, run },
+        TargetEvent::Dropped(delivery, reason) => TriggerEvent::DeliveryDropped { delivery, reason },
+        TargetEvent::Claimed(claim) => TriggerEvent::RunClaimed(claim),
+    };
+    events.into_iter().map(|event| New::from(family(event))).collect()
+}
+
+impl Decider for Trigger {
+    type Event = TriggerEvent;
+    type Command = TriggerCommand;
+
+    fn decide(&self, command: TriggerCommand) -> Result<Vec<New<TriggerEvent>>, Refusal> {
+        match command {
+            TriggerCommand::Create(create) => self.create(*create),
+            TriggerCommand::Rotate { secret, old_until } => {
+                self.existing()?;
+                Ok(vec![TriggerEvent::SecretRotated { secret, old_until_us: old_until }.into()])
+            }
+            TriggerCommand::Capture(delivery) => {
+                self.existing()?;
+                if self.sample.is_some() {
+                    return Err(Refusal::Exists("sample"));
+                }
+                Ok(vec![TriggerEvent::SampleCaptured { delivery }.into()])
+            }
+            TriggerCommand::Confirm { delivery } => self.confirm(delivery),
+            TriggerCommand::Pause => self.switch(true),
+            TriggerCommand::Resume => self.switch(false),
+            TriggerCommand::Delete => {
+                self.existing()?;
+                Ok(vec![TriggerEvent::Deleted {}.into()])
+            }
+            TriggerCommand::Queue(asked) => {
+                let gone = self.deleted || self.bot.is_none();
+                Ok(target_events(self.target.queue(asked, gone)))
+            }
+            TriggerCommand::ClaimNext(claim) => {
+                let Ok(id) = self.existing() else { return Ok(vec![]) };
+                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.open())))
+            }
+            TriggerCommand::Settle { run, outcome, reason } => {
+                if self.target.live != Some(run) {
+                    return Ok(vec![]);
+                }
+                Ok(vec![TriggerEvent::RunSettled(RunSettled { run, outcome, reason }).into()])
+            }
+        }
+    }
+
+    fn evolve(&mut self, event: &TriggerEvent, _at: Micros) {
+        match event {
+            TriggerEvent::Created { trigger, name, owner, endpoint, routine, bot, secret, intake, limits } => {
+                self.id = Some(*trigger);
+                self.name.clone_from(name);
+                self.owner = Some(*owner);
+                self.endpoint.clone_from(endpoint);
+                self.routine = *routine;
+                self.bot = *bot;
+                self.secret = Some(*secret);
+                self.intake = intake.clone();
+                self.limits = limits.clone();
+            }
+            TriggerEvent::SecretRotated { secret, old_until_us } => {
+                self.old_secret = self.secret.map(|old| (old, *old_until_us));
+                self.secret = Some(*secret);
+            }
+            TriggerEvent::SampleCaptured { delivery } => {
+                self.sample.get_or_insert(*delivery);
+            }
+            TriggerEvent::Confirmed { .. } => self.confirmed = true,
+            TriggerEvent::Paused {} => self.paused = true,
+            TriggerEvent::Resumed {} => self.paused = false,
+            TriggerEvent::Deleted {} => self.deleted = true,
+            TriggerEvent::RunClaimed(claim) => self.target.claimed(claim),
+            TriggerEvent::RunSettled(settled) => self.target.settled(settled),
+            TriggerEvent::DeliveryQueued(queued) => self.target.queued(queued),
+            TriggerEvent::DeliveryTaken { delivery, .. } | TriggerEvent::DeliveryDropped { delivery, .. } => {
+                self.target.left_queue(*delivery);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! People and tokens: who may come in, and how.
+
+use std::collections::BTreeMap;
+
+use midwatch_events::{
+    Micros, New,
+    id::{TokenId, UserId},
+    key::Digest,
+    user::{Access, UserContent, UserEvent},
+};
+
+use crate::{Decider, Refusal, refusal::named};
+
+/// A person or a token, as the streams `user-{id}` or `token-{id}` tell it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct User {
+    /// The person, once invited.
+    pub id: Option<UserId>,
+    /// The token, once issued.
+    pub token: Option<TokenId>,
+    /// What they may do.
+    pub role: Option<Access>,
+    /// Links that were not used, with the instant they expire.
+    pub links: BTreeMap<Digest, Micros>,
+    /// Sessions that were not signed out, with the instant they expire.
+    pub sessions: BTreeMap<Digest, Micros>,
+    /// The token opens nothing any more.
+    pub revoked: bool,
+}
+
+/// What can be asked about a person or a token.
+#[derive(Clone, Debug)]
+pub enum UserCommand {
+    /// Let somebody in.
+    Invite {
+        /// The person.
+        user: UserId,
+        /// Their name.
+        name: String,
+        /// What they may do.
+        role: Access,
+    },
+    /// Make a one-time link.
+    IssueLink {
+        /// SHA-256 of its secret.
+        link: Digest,
+        /// It cannot be used at or after this instant.
+        expires: Micros,
+    },
+    /// Use a link up.
+    SignIn {
+        /// SHA-256 of its secret.
+        link: Digest,
+        /// SHA-256 of the new session's secret.
+        session: Digest,
+        /// Now.
+        now: Micros,
+        /// The session ends then.
+        expires: Micros,
+    },
+    /// End a session.
+    SignOut {
+        /// SHA-256 of its secret.
+        session: Digest,
+    },
+    /// Make an API token.
+    IssueToken {
+        /// The token.
+        token: TokenId,
+        /// What it is for.
+        name: String,
+        /// What it may do.
+        role: Access,
+        /// SHA-256 of its secret.
+        secret: Digest,
+    },
+    /// Close a token.
+    RevokeToken,
+}
+
+impl Decider for User {
+    type Event = UserEvent;
+    type Command = UserCommand;
+
+    fn decide(&self, command: UserCommand) -> Result<Vec<New<UserEvent>>, Refusal> {
+        Ok(match command {
+            UserCommand::Invite { user, name, role } => {
+                if self.id.is_some() {
+                    return Err(Refusal::Exists("person"));
+                }
+                named("person", &name)?;
+                vec![New::with(UserEvent::Invited { user, role }, UserContent::Invited { name })]
+            }
+            UserCommand::IssueLink { link, expires } => {
+                self.id.ok_or(Refusal::NotFound("person"))?;
+                vec![UserEvent::LinkIssued { link, expires_us: expires }.into()]
+            }
+            UserCommand::SignIn { link, session, now, expires } => {
+                if self.links.get(&link).is_none_or(|until| now >= *until) {
+                    return Err(Refusal::LinkSpent);
+                }
+                vec![UserEvent::SignedIn { link, session, expires_us: expires }.into()]
+            }
+            UserCommand::SignOut { session } => {
+                let known = self.sessions.contains_key(&session);
+                if known { vec![UserEvent::SignedOut { session }.into()] } else { vec![] }
+            }
+            UserCommand::IssueToken { token, name, role, secret } => {
+                if self.token.is_some() {
+                    return Err(Refusal::Exists("token"));
+                }
+                named("token", &name)?;
+                let facts = UserEvent::TokenIssued { token, role, secret };
+                vec![New::with(facts, UserContent::TokenIssued { name })]
+            }
+            UserCommand::RevokeToken => {
+                let token = self.token.ok_or(Refusal::NotFound("token"))?;
+                if self.revoked { vec![] } else { vec![UserEvent::TokenRevoked { token }.into()] }
+            }
+        })
+    }
+
+    fn evolve(&mut self, event: &UserEvent, _at: Micros) {
+        match event {
+            UserEvent::Invited { user, role } => {
+                self.id = Some(*user);
+                self.role = Some(*role);
+            }
+            UserEvent::LinkIssued { link, expires_us } => {
+                self.links.insert(*link, *expires_us);
+            }
+            UserEvent::SignedIn { link, session, expires_us } => {
+                self.links.remove(link);
+                self.sessions.insert(*session, *expires_us);
+            }
+            UserEvent::SignedOut { session } => {
+                self.sessions.remove(session);
+            }
+            UserEvent::TokenIssued { token, role, .. } => {
+                self.token = Some(*token);
+                self.role = Some(*role);
+            }
+            UserEvent::TokenRevoked { .. } => self.revoked = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_opens_one_session_before_it_expires() {
+        let mut user = User::default();
+        let (link, session) = (Digest([1; 32]), Digest([2; 32]));
+        let sign_in = |now| UserCommand::SignIn { link, session, now, expires: Micros(1_000) };
+        let invited = UserEvent::Invited { user: UserId::new(uuid::Uuid::from_u128(1)), role: Access::Admin };
+        user.evolve(&invited, Micros(0));
+        assert_eq!(user.decide(sign_in(Micros(1))), Err(Refusal::LinkSpent));
+        user.evolve(&UserEvent::LinkIssued { link, expires_us: Micros(100) }, Micros(0));
+        assert_eq!(user.decide(sign_in(Micros(100))), Err(Refusal::LinkSpent));
+        for event in user.decide(sign_in(Micros(99))).unwrap() {
+            user.evolve(&event.facts, Micros(99));
+        }
+        assert_eq!(user.decide(sign_in(Micros(99))), Err(Refusal::LinkSpent));
+        assert!(user.sessions.contains_key(&session));
+    }
+}
