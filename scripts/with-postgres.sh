@@ -18,7 +18,7 @@ fail() {
 # The newest server that Debian's packages hold, else the one on PATH.
 find_server() {
     local found
-    found=$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -V | tail -n 1)
+    found=$(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -V | tail -n 1 || true)
     [ -n "$found" ] || found=$(command -v initdb || true)
     [ -z "$found" ] || dirname "$(readlink -f "$found")"
 }
