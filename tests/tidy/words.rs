@@ -82,7 +82,7 @@ fn templates_escape_everything() {
     let findings: Vec<_> = templates.iter().flat_map(unescaped).collect();
     expect_none(&findings, "What a Bot or a sender wrote is never markup. Let the template build the elements.");
     let code: Vec<_> =
-        files().iter().filter(|file| file.is_in("ingress/src")).flat_map(|file| unescaped_in_code(file)).collect();
+        files().iter().filter(|file| file.is_in("ingress/src")).flat_map(unescaped_in_code).collect();
     expect_none(&code, "What a Bot or a sender wrote is never markup: let a template escape it.");
 }
 
