@@ -81,8 +81,7 @@ fn templates_escape_everything() {
     assert!(!templates.is_empty(), "no template was found: this rule looks for *.html");
     let findings: Vec<_> = templates.iter().flat_map(unescaped).collect();
     expect_none(&findings, "What a Bot or a sender wrote is never markup. Let the template build the elements.");
-    let code: Vec<_> =
-        files().iter().filter(|file| file.is_in("ingress/src")).flat_map(unescaped_in_code).collect();
+    let code: Vec<_> = files().iter().filter(|file| file.is_in("ingress/src")).flat_map(unescaped_in_code).collect();
     expect_none(&code, "What a Bot or a sender wrote is never markup: let a template escape it.");
 }
 
