@@ -21,7 +21,7 @@ use crate::{
     Decider, Refusal,
     calendar::Schedule,
     refusal::named,
-    target::{ClaimNext, Queueing, Target, TargetEvent, claim_key},
+    target::{ClaimNext, FAILURES_MAX, Queueing, Target, TargetEvent, claim_key},
 };
 
 pub use windows::Tick;
@@ -59,12 +59,18 @@ pub struct Routine {
     pub schedule: Option<Arc<Schedule>>,
     /// What kind of work it holds.
     pub work: Option<WorkKind>,
+    /// The version of the event whose content is the work in force.
+    pub work_at: u64,
+    /// Events taken in: the stream's version.
+    pub version: u64,
     /// How it runs.
     pub limits: Limits,
     /// The instant its windows are counted from.
     pub anchor: Micros,
     /// The next window.
     pub next: Option<Micros>,
+    /// The last window that ended: claimed, missed or skipped. No window up to it is ever due again.
+    pub ended_up_to: Option<Micros>,
     /// Whether it is due at all.
     pub phase: Phase,
     /// What is live and what waits.
@@ -175,6 +181,18 @@ impl Routine {
         self.phase == Phase::Active
     }
 
+    /// A deleted routine stays deleted, and one that was never created stays absent.
+    fn turn(&mut self, phase: Phase) {
+        if self.existing().is_ok() {
+            self.phase = phase;
+        }
+    }
+
+    fn ended(&mut self, window: Micros, next: Option<Micros>) {
+        self.ended_up_to = self.ended_up_to.max(Some(window));
+        self.next = next;
+    }
+
     fn create(&self, create: Create) -> Result<Vec<New<RoutineEvent>>, Refusal> {
         if self.id.is_some() {
             return Err(Refusal::Exists("routine"));
@@ -186,7 +204,7 @@ impl Routine {
         if schedule.once_at().is_some_and(|at| at < create.now) {
             return Err(Refusal::Invalid("the one time of this schedule has passed; choose a later `at`".to_owned()));
         }
-        let next_us = windows::first(&schedule, create.now, create.limits.grace_s);
+        let next_us = windows::first(&schedule, create.routine, create.now, create.limits.grace_s);
         let facts = RoutineEvent::Created {
             routine: create.routine,
             name: create.name,
@@ -216,7 +234,7 @@ impl Routine {
                     let sentence = "the one time of this schedule has passed; choose a later `at`";
                     return Err(Refusal::Invalid(sentence.to_owned()));
                 }
-                let next_us = schedule.next_after(edit.now, edit.now).map(|window| window.at);
+                let next_us = self.next_from(&schedule, edit.now, edit.now);
                 events.push(RoutineEvent::Rescheduled { schedule: text, anchor_us: edit.now, next_us }.into());
             }
         }
@@ -239,7 +257,7 @@ impl Routine {
         let schedule = self.schedule.as_ref().ok_or_else(|| {
             Refusal::Invalid("its schedule cannot be read; give it a new one with `midwatch routine edit`".to_owned())
         })?;
-        let next_us = schedule.next_after(now, self.anchor).map(|window| window.at);
+        let next_us = self.next_from(schedule, now, self.anchor);
         Ok(vec![RoutineEvent::Resumed { next_us }.into()])
     }
 
@@ -347,7 +365,9 @@ impl Decider for Routine {
             }
             RoutineCommand::Delete => {
                 self.existing()?;
-                Ok(vec![RoutineEvent::Deleted {}.into()])
+                let mut events = vec![RoutineEvent::Deleted {}.into()];
+                events.extend(target_events(self.target.clear(), self.next));
+                Ok(events)
             }
             RoutineCommand::Tick(tick) => Ok(self.tick(tick)),
             RoutineCommand::RunNow { run, process } => self.run_now(run, process),
@@ -362,12 +382,19 @@ impl Decider for Routine {
                 if self.target.live != Some(run) {
                     return Ok(vec![]);
                 }
-                Ok(vec![RoutineEvent::RunSettled(RunSettled { run, outcome, reason }).into()])
+                let mut events = vec![RoutineEvent::RunSettled(RunSettled { run, outcome, reason }).into()];
+                if self.phase == Phase::Active && self.target.failures_after(outcome) >= FAILURES_MAX {
+                    let error = format!("{FAILURES_MAX} runs in a row did not succeed");
+                    let facts = RoutineEvent::Suspended { cause: SuspendCause::Failing };
+                    events.push(New::with(facts, RoutineContent::Suspended { error }));
+                }
+                Ok(events)
             }
         }
     }
 
     fn evolve(&mut self, event: &RoutineEvent, _at: Micros) {
+        self.version += 1;
         match event {
             RoutineEvent::Created { routine, name, owner, bot, schedule, work, limits, anchor_us, next_us } => {
                 self.id = Some(*routine);
@@ -377,6 +404,7 @@ impl Decider for Routine {
                 self.schedule_text.clone_from(schedule);
                 self.schedule = Schedule::parse(schedule).ok().map(Arc::new);
                 self.work = Some(*work);
+                self.work_at = self.version;
                 self.limits = limits.clone();
                 self.anchor = *anchor_us;
                 self.next = *next_us;
@@ -389,22 +417,28 @@ impl Decider for Routine {
                 self.anchor = *anchor_us;
                 self.next = *next_us;
             }
-            RoutineEvent::WorkReplaced { work } => self.work = Some(*work),
+            RoutineEvent::WorkReplaced { work } => {
+                self.work = Some(*work);
+                self.work_at = self.version;
+            }
             RoutineEvent::LimitsReplaced { limits } => self.limits = limits.clone(),
-            RoutineEvent::Paused {} => self.phase = Phase::Paused,
-            RoutineEvent::Suspended { .. } => self.phase = Phase::Suspended,
-            RoutineEvent::Deleted {} => self.phase = Phase::Deleted,
+            RoutineEvent::Paused {} => self.turn(Phase::Paused),
+            RoutineEvent::Suspended { .. } => self.turn(Phase::Suspended),
+            RoutineEvent::Deleted {} => self.turn(Phase::Deleted),
             RoutineEvent::Resumed { next_us } => {
-                self.phase = Phase::Active;
+                self.turn(Phase::Active);
                 self.next = *next_us;
                 self.target.failures = 0;
             }
-            RoutineEvent::Rearmed { next_us }
-            | RoutineEvent::WindowsMissed { next_us, .. }
-            | RoutineEvent::WindowSkipped { next_us, .. } => self.next = *next_us,
+            RoutineEvent::Rearmed { next_us } => self.next = *next_us,
+            RoutineEvent::WindowsMissed { last_us, next_us, .. } => self.ended(*last_us, *next_us),
+            RoutineEvent::WindowSkipped { window_us, next_us, .. } => self.ended(*window_us, *next_us),
             RoutineEvent::RunClaimed(claim) => {
                 self.target.claimed(claim);
-                self.next = claim.next_us;
+                match claim.window_us {
+                    Some(window) => self.ended(window, claim.next_us),
+                    None => self.next = claim.next_us,
+                }
             }
             RoutineEvent::RunSettled(settled) => self.target.settled(settled),
             RoutineEvent::DeliveryQueued(queued) => self.target.queued(queued),

@@ -11,6 +11,9 @@ use midwatch_events::{
     run::{Cause, Outcome},
 };
 
+/// Endings in a row, other than succeeded or cancelled, that switch a routine off.
+pub const FAILURES_MAX: u32 = 10;
+
 /// The run a target is busy with, and the deliveries that wait for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
@@ -80,10 +83,12 @@ impl Target {
     /// target is paused or suspended: deliveries then wait until their age is over.
     #[must_use]
     pub fn claim_next(&self, scope: &str, claim: ClaimNext, may_start: bool) -> Vec<TargetEvent> {
-        let expired = self.queue.iter().take_while(|waiting| claim.now >= waiting.expires_us);
+        // Not only at the front: triggers that share a routine have ages of their own.
+        let expired = |waiting: &&DeliveryQueued| claim.now >= waiting.expires_us;
+        let dropped = self.queue.iter().filter(expired);
         let mut events: Vec<_> =
-            expired.map(|waiting| TargetEvent::Dropped(waiting.delivery, DropReason::Expired)).collect();
-        let next = self.queue.get(events.len());
+            dropped.map(|waiting| TargetEvent::Dropped(waiting.delivery, DropReason::Expired)).collect();
+        let next = self.queue.iter().find(|waiting| !expired(waiting));
         if let (Some(next), None, true) = (next, self.live, may_start) {
             let key = claim_key(scope, &["delivery", &next.delivery.to_string()]);
             let run = RunId::derived(claim.namespace, &key.hash);
@@ -101,11 +106,35 @@ impl Target {
         events
     }
 
+    /// All that waits, dropped because the target goes.
+    #[must_use]
+    pub fn drop_all(&self) -> Vec<TargetEvent> {
+        let gone = |waiting: &DeliveryQueued| TargetEvent::Dropped(waiting.delivery, DropReason::TargetGone);
+        self.queue.iter().map(gone).collect()
+    }
+
     /// The first instant at which there is something to do for waiting deliveries, if there is one.
     #[must_use]
     pub fn attention_at(&self, may_start: bool) -> Option<Micros> {
-        let oldest = self.queue.front()?;
-        Some(if self.live.is_none() && may_start { Micros(0) } else { oldest.expires_us })
+        let expires = self.queue.iter().map(|waiting| waiting.expires_us).min()?;
+        Some(if self.live.is_none() && may_start { Micros(0) } else { expires })
+    }
+
+    /// What happens to the deliveries that wait when the target is deleted.
+    pub(crate) fn clear(&self) -> Vec<TargetEvent> {
+        let dropped = |waiting: &DeliveryQueued| TargetEvent::Dropped(waiting.delivery, DropReason::TargetGone);
+        self.queue.iter().map(dropped).collect()
+    }
+
+    /// [`Target::failures`] once the live run has ended so.
+    pub(crate) fn failures_after(&self, outcome: Outcome) -> u32 {
+        match outcome {
+            Outcome::Succeeded => 0,
+            Outcome::Cancelled => self.failures,
+            Outcome::Failed | Outcome::Refused | Outcome::Stopped | Outcome::TimedOut | Outcome::Abandoned => {
+                self.failures.saturating_add(1)
+            }
+        }
     }
 
     pub(crate) fn queued(&mut self, delivery: &DeliveryQueued) {
@@ -122,7 +151,7 @@ impl Target {
         self.live = Some(claim.run);
         self.live_cause = Some(claim.cause);
         if claim.window_us.is_some() {
-            self.windows_claimed += 1;
+            self.windows_claimed = self.windows_claimed.saturating_add(1);
         }
     }
 
@@ -133,13 +162,7 @@ impl Target {
         }
         self.live = None;
         self.live_cause = None;
-        match settled.outcome {
-            Outcome::Succeeded => self.failures = 0,
-            Outcome::Cancelled => {}
-            Outcome::Failed | Outcome::Refused | Outcome::Stopped | Outcome::TimedOut | Outcome::Abandoned => {
-                self.failures = self.failures.saturating_add(1);
-            }
-        }
+        self.failures = self.failures_after(settled.outcome);
     }
 }
 

@@ -231,7 +231,9 @@ impl Decider for Trigger {
             TriggerCommand::Resume => self.switch(false),
             TriggerCommand::Delete => {
                 self.existing()?;
-                Ok(vec![TriggerEvent::Deleted {}.into()])
+                let mut events = vec![TriggerEvent::Deleted {}.into()];
+                events.extend(target_events(self.target.clear()));
+                Ok(events)
             }
             TriggerCommand::Queue(asked) => {
                 let gone = self.deleted || self.bot.is_none();

@@ -24,6 +24,8 @@ pub struct User {
     pub links: BTreeMap<Digest, Micros>,
     /// Sessions that were not signed out, with the instant they expire.
     pub sessions: BTreeMap<Digest, Micros>,
+    /// SHA-256 of the token's secret.
+    pub secret: Option<Digest>,
     /// The token opens nothing any more.
     pub revoked: bool,
 }
@@ -136,8 +138,9 @@ impl Decider for User {
             UserEvent::SignedOut { session } => {
                 self.sessions.remove(session);
             }
-            UserEvent::TokenIssued { token, role, .. } => {
+            UserEvent::TokenIssued { token, role, secret } => {
                 self.token = Some(*token);
+                self.secret = Some(*secret);
                 self.role = Some(*role);
             }
             UserEvent::TokenRevoked { .. } => self.revoked = true,
