@@ -17,8 +17,8 @@ use crate::{arguments, functions};
 
 /// A boundary whose rules are compiled.
 ///
-/// [`Compiled::judge`] is for threads with ample stack, and for callers that can wait; the gateway goes through
-/// [`Judge`](crate::Judge), which has both and a watchdog.
+/// [`Compiled::judge`] is for callers that can wait, on threads with the ordinary 2 MiB of stack; the gateway goes
+/// through [`Judge`](crate::Judge), which has more, and a watchdog.
 #[derive(Debug)]
 pub struct Compiled {
     mode: Mode,

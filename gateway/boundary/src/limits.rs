@@ -29,6 +29,8 @@ pub const MAX_LOOP_WORK: i64 = 8 * 1024 * 1024;
 pub const MAX_PARTS: usize = 10_000;
 /// The largest compiled regular expression, in bytes.
 pub const MAX_REGEX: usize = 256 * 1024;
+/// The most patterns in one rule: each is compiled, kept, and run over what it reads.
+pub const MAX_PATTERNS: usize = 8;
 /// The most rules in a boundary.
 pub const MAX_RULES: usize = 256;
 /// The stack that rules are compiled and judged on, in bytes.

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use cel_interpreter::Value;
 use cel_interpreter::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 use cel_interpreter::common::types::{CelBool, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelTimestamp};
 use cel_interpreter::common::types::{CelDouble, CelUInt};
 use cel_interpreter::common::value::{CowVal, Val};
 use cel_interpreter::context::VariableResolver;
-use cel_interpreter::{ExecutionError, Value};
 
 use crate::attributes::{ARGS, Attribute, NOW, NUMBERS, Slot, TEXTS, is_group};
 use crate::context::Context;
@@ -312,10 +312,10 @@ fn json(value: &serde_json::Value) -> Box<dyn Val + '_> {
 
 /// Whether the rule matches this layout, or why it cannot be said.
 pub(crate) fn run(prepared: &Prepared, context: &cel_interpreter::Context<'_, '_>) -> Result<bool, String> {
-    let value: Result<CowVal<'_, '_>, ExecutionError> = Value::resolve_val(&prepared.expression, context);
-    let value = value.map_err(|error| functions::explain(&error))?;
-    match value.downcast_ref::<CelBool>() {
-        Some(bool) => Ok(*bool.inner()),
-        None => Err(format!("the rule gave a value of type {}, not true or false", value.get_type().name())),
+    // Not `resolve_val`: that one is inlined here and then recurses unoptimised in a debug build.
+    match Value::resolve(&prepared.expression, context) {
+        Ok(Value::Bool(matches)) => Ok(matches),
+        Ok(other) => Err(format!("the rule gave a value of type {}, not true or false", other.type_of())),
+        Err(error) => Err(functions::explain(&error)),
     }
 }

@@ -4,6 +4,7 @@ use cel_interpreter::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr
 
 use crate::attributes::{self, Attribute};
 use crate::functions;
+use crate::limits::MAX_PATTERNS;
 use crate::signatures;
 use crate::syntax::{Parsed, Problem, each_node};
 
@@ -93,12 +94,13 @@ pub(crate) struct Checker<'p, 's> {
     parsed: &'p Parsed<'s>,
     /// Loop variables in force, innermost last.
     scope: Vec<(String, Ty)>,
+    patterns: usize,
 }
 
 impl<'p, 's> Checker<'p, 's> {
     /// Refuses a rule that names what does not exist, mixes types, or is not true or false.
     pub(crate) fn check(parsed: &'p Parsed<'s>) -> Result<(), Problem> {
-        let mut checker = Self { parsed, scope: Vec::new() };
+        let mut checker = Self { parsed, scope: Vec::new(), patterns: 0 };
         let ty = checker.ty(&parsed.written)?;
         if ty.fits(&Ty::Bool) {
             return Ok(());
@@ -394,12 +396,17 @@ impl<'p, 's> Checker<'p, 's> {
     }
 
     /// A pattern must be known when the rule is saved: compiling one for each call is slow, and may be refused.
-    fn literal_pattern(&self, call: &CallExpr) -> Result<(), Problem> {
+    fn literal_pattern(&mut self, call: &CallExpr) -> Result<(), Problem> {
         let Some(pattern) = call.args.last() else { return Ok(()) };
         let Expr::Literal(LiteralValue::String(text)) = &pattern.expr else {
             let sentence = "`matches` needs its pattern written out as a text, so that it can be checked now";
             return self.problem(pattern, sentence.to_owned());
         };
+        self.patterns += 1;
+        if self.patterns > MAX_PATTERNS {
+            let sentence = format!("a rule has at most {MAX_PATTERNS} patterns; join them with `|`");
+            return self.problem(pattern, sentence);
+        }
         functions::pattern(text.inner(), call.target.is_none())
             .map(|_| ())
             .map_err(|sentence| self.parsed.problem(pattern, sentence))

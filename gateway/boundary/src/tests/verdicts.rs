@@ -222,3 +222,22 @@ fn many_calls_from_many_threads_are_each_answered() {
         }
     });
 }
+
+/// What-if judges on its caller's thread: the deepest rules the limits allow need less than its 2 MiB.
+#[test]
+fn the_deepest_rules_can_be_judged_on_an_ordinary_stack() {
+    let nested = |open: &str, inner: &str, close: &str| format!("{}{inner}{}", open.repeat(24), close.repeat(24));
+    for when in [
+        nested("(1 + 1 * 2 - 3 + ", "1", ")") + " == 1",
+        nested("(true && key == '' || !", "true", ")"),
+        nested("string(", "key", ")") + " == ''",
+        nested("[key, ", "key", "]") + " != []",
+        format!("1{} == 1", " + 1".repeat(44)),
+        format!("{}true{}", "(intent == '' ? ".repeat(16), " : false)".repeat(16)),
+    ] {
+        let rules = compiled(&when);
+        let thread = std::thread::Builder::new().stack_size(3 << 19);
+        let judged = thread.spawn(move || rules.judge(&Context::default())).unwrap().join().unwrap();
+        assert!(judged.broken.is_empty(), "{when}: {judged:?}");
+    }
+}
