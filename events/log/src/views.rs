@@ -1,0 +1,447 @@
+//! Where projections keep their rows. Nothing here is history: all of it can be dropped and built again from the
+//! events.
+//!
+//! A projection's [`Table`] exists in **generations**, numbered tables beside each other. One is active and answers
+//! readers; another may be under construction, because its version was raised or a rebuild was asked for. A
+//! generation's rows and its checkpoint move in one transaction that starts with a guarded update of the checkpoint,
+//! so any number of processes can apply the same events and each is applied once.
+//!
+//! * On SQLite the generations live in a second file, `<ledger>-projections`, which is not synced at every commit. It
+//!   can be deleted at any time, together with its `-wal` and `-shm`: the next use makes it again, empty, at position
+//!   0. A process that has it open notices at its next use.
+//! * On PostgreSQL they live in the ledger's database, in the schema `midwatch_projections`.
+//!
+//! After the ledger's database was restored from an older copy, a checkpoint may lie above the ledger's head. Nothing
+//! here can see that; compare [`Views::as_of`] with the event at that position, and rebuild when they differ.
+//!
+//! The **named checkpoints** (how far the reactor came) are here too, but in the ledger's own file or, on PostgreSQL, in
+//! the schema `midwatch_engine`: deleting the projections does not touch them, and a copy of the ledger holds those that
+//! belong to it. They are no truth either: a reactor whose checkpoint is lost reads from 0 again, and what it appends
+//! twice is recognised by its keys. **Leaders** are rows that are renewed every few seconds; on SQLite they are in the
+//! projections' file, so that they wake nobody who follows the ledger. Where they are lost two processes do the same
+//! work for a moment, and one of them finds it done.
+
+mod generations;
+mod postgres;
+mod query;
+mod sqlite;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use midwatch_events::Micros;
+use uuid::Uuid;
+
+pub use query::{Condition, Cursor, Order, Query, Row, Test};
+pub use table::{Cell, Column, KEY, Kind, RowWrite, Table};
+
+use crate::log::{LogError, Open};
+use generations::{Known, Listing, Make, State, Step};
+use postgres::PostgresViews;
+use query::{Dialect, Statement};
+use sqlite::SqliteViews;
+
+/// All projections' rows of one ledger. Cheap to clone; all clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Views {
+    backend: Backend,
+    open: Open,
+}
+
+#[derive(Clone, Debug)]
+enum Backend {
+    Sqlite(SqliteViews),
+    Postgres(PostgresViews),
+}
+
+/// What this binary has to do with a projection.
+#[derive(Clone, Debug)]
+pub enum Attached {
+    /// It writes the generation that readers see.
+    Active(Generation),
+    /// Its version was raised: it writes a generation of its own from position 0 while readers see the older one.
+    /// [`Views::swap`] it when it has caught up.
+    Building(Generation),
+    /// A newer binary's version is active. Apply nothing and give up the lead; a [`Views::begin_rebuild`] goes back to
+    /// this binary's version on purpose.
+    Superseded {
+        /// The version that is active.
+        active: u32,
+    },
+}
+
+impl Attached {
+    /// The generation to write, if there is one.
+    #[must_use]
+    pub fn generation(self) -> Option<Generation> {
+        match self {
+            Self::Active(generation) | Self::Building(generation) => Some(generation),
+            Self::Superseded { .. } => None,
+        }
+    }
+}
+
+/// One generation of a projection's rows, to write them. It can go at any time, because a newer one took its place;
+/// then nothing is written any more, and [`Views::attach`] says what is to be done instead.
+#[derive(Clone, Debug)]
+pub struct Generation {
+    views: Views,
+    table: &'static Table,
+    number: i64,
+}
+
+/// How often a reader looks again for the active generation when it was dropped under its hands.
+const READ_ATTEMPTS: u32 = 5;
+
+impl Views {
+    /// Opens the projections of the ledger at `url`, which must be there. To read only, nothing is made.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn open(url: &str, open: Open) -> Result<Self, LogError> {
+        let backend = if url.starts_with("sqlite:") {
+            Backend::Sqlite(SqliteViews::open(url, open).await?)
+        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+            Backend::Postgres(PostgresViews::open(url, open).await?)
+        } else {
+            return Err(address(url));
+        };
+        Ok(Self { backend, open })
+    }
+
+    /// What this binary has to do with the projection. Makes its first generation, or the first of a raised version,
+    /// when it is missing; costs one small read otherwise, so that a projector asks before each batch.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn attach(&self, table: &'static Table) -> Result<Attached, LogError> {
+        table.check()?;
+        let mut listing = self.listing(table).await?;
+        if listing.to_make(Make::Missing, table.version).is_some() {
+            self.make(table, Make::Missing).await?;
+            listing = self.listing(table).await?;
+        }
+        if let Some(active) = listing.superseded_by(table.version) {
+            return Ok(Attached::Superseded { active });
+        }
+        let Some(writes) = listing.writes(table.version) else {
+            return Err(table.misused("its generation went while it was made; try again".to_owned()));
+        };
+        let generation = Generation { views: self.clone(), table, number: writes.number };
+        Ok(if listing.active == Some(writes.number) {
+            Attached::Active(generation)
+        } else {
+            Attached::Building(generation)
+        })
+    }
+
+    /// Starts a new generation at position 0 beside the active one, which stays as it is and goes on. Apply all events
+    /// to the handle, then [`Views::swap`] it. An earlier rebuild that was not finished is dropped.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn begin_rebuild(&self, table: &'static Table) -> Result<Generation, LogError> {
+        table.check()?;
+        match self.make(table, Make::Rebuild).await? {
+            Some(number) => Ok(Generation { views: self.clone(), table, number }),
+            None => Err(table.misused("no generation was made".to_owned())),
+        }
+    }
+
+    /// Makes a generation active and drops those it replaces. `false`: it is behind the active one (apply what is
+    /// missing and try again; readers never go back in time), or it is gone.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn swap(&self, generation: &Generation) -> Result<bool, LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.swap(generation.table, generation.number).await,
+            Backend::Postgres(views) => views.swap(generation.table, generation.number).await,
+        }
+    }
+
+    /// Drops a rebuild that will not be finished, so that nothing stays in it that is later erased. The active
+    /// generation is never dropped.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn discard(&self, generation: Generation) -> Result<(), LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.discard(generation.table, generation.number).await,
+            Backend::Postgres(views) => views.discard(generation.table, generation.number).await,
+        }
+    }
+
+    /// The active rows that `query` asks for, in its order. While a raised version is under construction these are
+    /// rows of the version before.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn query(&self, table: &'static Table, query: &Query) -> Result<Vec<Row>, LogError> {
+        let kind = table.kind(query.order.column)?;
+        for _ in 0..READ_ATTEMPTS {
+            let number = self.active(table).await?.number;
+            let statement = Statement::select(self.dialect(), &self.table_name(table, number), table, query)?;
+            let rows = match &self.backend {
+                Backend::Sqlite(views) => views.select(statement, kind).await?,
+                Backend::Postgres(views) => views.select(statement, kind).await?,
+            };
+            if let Some(rows) = rows {
+                return Ok(rows);
+            }
+        }
+        Err(table.misused("its rows are replaced over and over".to_owned()))
+    }
+
+    /// One active row.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn get(&self, table: &'static Table, key: &str) -> Result<Option<Vec<u8>>, LogError> {
+        let query = Query {
+            filters: vec![Condition { column: KEY, is: Test::Eq(Cell::Text(key.to_owned())) }],
+            order: Order { column: KEY, descending: false },
+            limit: 1,
+            after: None,
+        };
+        Ok(self.query(table, &query).await?.into_iter().next().map(|row| row.doc))
+    }
+
+    /// How many active rows pass all of `filters`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn count(&self, table: &'static Table, filters: &[Condition]) -> Result<u64, LogError> {
+        for _ in 0..READ_ATTEMPTS {
+            let number = self.active(table).await?.number;
+            let statement = Statement::count(self.dialect(), &self.table_name(table, number), table, filters)?;
+            let count = match &self.backend {
+                Backend::Sqlite(views) => views.count(statement).await?,
+                Backend::Postgres(views) => views.count(statement).await?,
+            };
+            if let Some(count) = count {
+                return Ok(count);
+            }
+        }
+        Err(table.misused("its rows are replaced over and over".to_owned()))
+    }
+
+    /// The position up to which the active rows are true, and the time of the event there. Rows that are read after
+    /// this answer are at least as new.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn as_of(&self, table: &'static Table) -> Result<(u64, Micros), LogError> {
+        for _ in 0..READ_ATTEMPTS {
+            let number = self.active(table).await?.number;
+            if let Some(state) = self.state(table, number).await? {
+                return Ok((state.position, state.at));
+            }
+        }
+        Err(table.misused("its rows are replaced over and over".to_owned()))
+    }
+
+    /// The event that stopped the projection, and why. Of what this binary writes; where it writes nothing, of what is
+    /// active. `None` when it is well.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn health(&self, table: &'static Table) -> Result<Option<(u64, String)>, LogError> {
+        let listing = self.listing(table).await?;
+        let Some(shown) = listing.writes(table.version).or_else(|| listing.active()) else {
+            return Ok(None);
+        };
+        Ok(self.state(table, shown.number).await?.and_then(|state| state.stopped))
+    }
+
+    /// How far the reader of this name came; 0 when it never said so.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn named_checkpoint(&self, name: &str) -> Result<u64, LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.named_checkpoint(name).await,
+            Backend::Postgres(views) => views.named_checkpoint(name).await,
+        }
+    }
+
+    /// Moves the checkpoint of this name. `false`: it does not stand at `from`, nothing was moved. Move it after what
+    /// was done up to `to` is durable; the move itself may be lost with the machine.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn advance(&self, name: &str, from: u64, to: u64) -> Result<bool, LogError> {
+        let (from, to) = (signed(from)?, signed(to)?);
+        match &self.backend {
+            Backend::Sqlite(views) => views.advance(name, from, to).await,
+            Backend::Postgres(views) => views.advance(name, from, to).await,
+        }
+    }
+
+    /// Whether `process` leads `name` for the next `ttl_s` seconds: nobody did, the leader's time is up, or it is the
+    /// leader already. Time goes by the database's clock; SQLite has none of its own, so there it goes by `now`, which
+    /// all processes on that machine share.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn lead(&self, name: &str, process: Uuid, ttl_s: u32, now: Micros) -> Result<bool, LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.lead(name, process, ttl_s, now).await,
+            Backend::Postgres(views) => views.lead(name, process, ttl_s).await,
+        }
+    }
+
+    /// Ends the lead of `process`, if it has it, so that another need not wait for its time to be up.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn give_up(&self, name: &str, process: Uuid) -> Result<(), LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.give_up(name, process).await,
+            Backend::Postgres(views) => views.give_up(name, process).await,
+        }
+    }
+
+    /// Closes the connections, after what is under way.
+    pub async fn close(&self) {
+        match &self.backend {
+            Backend::Sqlite(views) => views.close().await,
+            Backend::Postgres(views) => views.close().await,
+        }
+    }
+
+    fn dialect(&self) -> Dialect {
+        match &self.backend {
+            Backend::Sqlite(_) => Dialect::Sqlite,
+            Backend::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    fn table_name(&self, table: &Table, number: i64) -> String {
+        match &self.backend {
+            Backend::Sqlite(_) => sqlite::table_name(table, number),
+            Backend::Postgres(_) => postgres::table_name(table, number),
+        }
+    }
+
+    async fn listing(&self, table: &'static Table) -> Result<Listing, LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.listing(table).await,
+            Backend::Postgres(views) => views.listing(table).await,
+        }
+    }
+
+    async fn state(&self, table: &'static Table, number: i64) -> Result<Option<State>, LogError> {
+        match &self.backend {
+            Backend::Sqlite(views) => views.state(table, number).await,
+            Backend::Postgres(views) => views.state(table, number).await,
+        }
+    }
+
+    async fn make(&self, table: &'static Table, make: Make) -> Result<Option<i64>, LogError> {
+        if self.open == Open::ReadOnly {
+            return Err(table.misused("it was not built yet, and this is opened to read only".to_owned()));
+        }
+        match &self.backend {
+            Backend::Sqlite(views) => views.make(table, make).await,
+            Backend::Postgres(views) => views.make(table, make).await,
+        }
+    }
+
+    /// The generation that readers see. Made when there is none yet: then there are no rows, as of position 0.
+    async fn active(&self, table: &'static Table) -> Result<Known, LogError> {
+        if let Some(active) = self.listing(table).await?.active() {
+            return Ok(active);
+        }
+        self.attach(table).await?;
+        let made = self.listing(table).await?.active();
+        made.ok_or_else(|| table.misused("it has no active rows".to_owned()))
+    }
+}
+
+impl Generation {
+    /// Its projection's table.
+    #[must_use]
+    pub fn table(&self) -> &'static Table {
+        self.table
+    }
+
+    /// The position of the last event that was applied to it; 0 at its beginning, `None` when it is gone.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn checkpoint(&self) -> Result<Option<u64>, LogError> {
+        Ok(self.views.state(self.table, self.number).await?.map(|state| state.position))
+    }
+
+    /// The rows with these keys, those that exist. Ask for the checkpoint first and for the rows then: what another
+    /// process applies in between makes [`Generation::apply`] say `false`.
+    ///
+    /// # Errors
+    /// [`LogError`], also when the generation is gone.
+    pub async fn load(&self, keys: &[String]) -> Result<Vec<(String, Vec<u8>)>, LogError> {
+        match &self.views.backend {
+            Backend::Sqlite(views) => views.load(self.table, self.number, keys).await,
+            Backend::Postgres(views) => views.load(self.table, self.number, keys).await,
+        }
+    }
+
+    /// Writes rows and moves the checkpoint over the events after `from` up to `to`, whose last was recorded at `at`;
+    /// all of it or nothing. Of several writes to one key the last counts. An event that stopped the projection counts
+    /// as passed.
+    ///
+    /// `false`: nothing was written, because the checkpoint does not stand at `from` (somebody else has applied these
+    /// events) or the generation is gone.
+    ///
+    /// # Errors
+    /// [`LogError`]; a write that does not fit the table is one too.
+    pub async fn apply(&self, from: u64, to: u64, at: Micros, writes: Vec<RowWrite>) -> Result<bool, LogError> {
+        if to <= from {
+            return Err(self.table.misused(format!("applied from {from} to {to}, which guards nothing")));
+        }
+        let changes = self.table.last_writes(writes)?;
+        let step = Step { from: signed(from)?, to: signed(to)?, at };
+        match &self.views.backend {
+            Backend::Sqlite(views) => views.apply(self.table, self.number, step, changes).await,
+            Backend::Postgres(views) => views.apply(self.table, self.number, step, changes).await,
+        }
+    }
+
+    /// Records that the event at `position` cannot be applied, and why. It is the projection's health until the event
+    /// is passed (by another process, by a newer binary) or the projection is rebuilt; nothing recorded here when it
+    /// is passed already.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn stop(&self, position: u64, error: &str) -> Result<(), LogError> {
+        let position = signed(position)?;
+        let error = error.replace('\0', "\u{fffd}");
+        match &self.views.backend {
+            Backend::Sqlite(views) => views.stop(self.table, self.number, position, &error).await,
+            Backend::Postgres(views) => views.stop(self.table, self.number, position, &error).await,
+        }
+    }
+}
+
+/// A position as the databases keep it.
+fn signed(position: u64) -> Result<i64, LogError> {
+    i64::try_from(position).map_err(|_| LogError::Unavailable {
+        operation: "use a projection",
+        reason: format!("{position} is no position"),
+    })
+}
+
+/// A position as it was kept; what is stored is never negative.
+fn unsigned(position: i64) -> u64 {
+    u64::try_from(position).unwrap_or_default()
+}
+
+/// An address that is not understood, without its password.
+fn address(url: &str) -> LogError {
+    LogError::Address(url.split('@').next_back().unwrap_or_default().to_owned())
+}
+
+/// Names what was tried when a database says no.
+fn fault(operation: &'static str) -> impl Fn(sqlx::Error) -> LogError {
+    move |error| LogError::Unavailable { operation, reason: error.to_string() }
+}
