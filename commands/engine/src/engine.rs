@@ -1,0 +1,192 @@
+//! What every operation stands on: the log, the views, the world, and whose deployment this is.
+
+use std::sync::Arc;
+
+use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
+use midwatch_events::{Actor, StreamName, id::ProcessId};
+use midwatch_log::{Log, views::Views};
+use uuid::Uuid;
+
+use crate::{
+    EngineError,
+    deployment::{self, Outside},
+    handle::{Done, Folds, Loaded, Request, load},
+    secrets::Secrets,
+    world::World,
+};
+
+/// How a process joins a deployment.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The ledger's address.
+    pub url: String,
+    /// What of the deployment lies outside the ledger.
+    pub outside: Outside,
+    /// Who this process is.
+    pub process: ProcessId,
+    /// Who acts when nobody else does.
+    pub actor: Actor,
+    /// The window in which equal calls are counted, in seconds, if it was said.
+    pub repeat_window_s: Option<u32>,
+}
+
+/// One process's hold on a deployment. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    log: Log,
+    views: Views,
+    world: World,
+    folds: Folds,
+    secrets: Option<Secrets>,
+    namespace: Uuid,
+    repeat_window_s: u32,
+    opening: Opening,
+}
+
+impl Engine {
+    /// Joins the deployment as a process that may write. On an empty database the ledger, its identity, its key, its
+    /// first boundary and its first admin are made.
+    ///
+    /// # Errors
+    /// [`EngineError::Deployment`] when key or identity are missing or another's; faults of the database.
+    pub async fn open(world: World, opening: Opening) -> Result<Self, EngineError> {
+        let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+        let joined = deployment::join(&log, &world, &opening).await?;
+        let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+        let engine = Self::assemble(log, views, world, opening, Some(joined.secrets), &joined.state);
+        if let Some(found) = joined.halt {
+            engine.halt_because(found).await?;
+        }
+        crate::projector::attach(&engine).await?;
+        Ok(engine)
+    }
+
+    /// Opens the ledger for reading; needs no key and writes nothing to it. Projections are still brought up to the
+    /// head, which is a cache and no record.
+    ///
+    /// # Errors
+    /// There is no ledger, or the database is at fault.
+    pub async fn open_reader(world: World, opening: Opening) -> Result<Self, EngineError> {
+        let log = Log::open(&opening.url, midwatch_log::Open::ReadOnly).await?;
+        let folds = Folds::default();
+        let state: Loaded<Deployment> = load(&log, &folds, &StreamName::engine()).await?;
+        let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+        let engine = Self::assemble(log, views, world, opening, None, &state.state);
+        crate::projector::attach(&engine).await?;
+        Ok(engine)
+    }
+
+    fn assemble(
+        log: Log,
+        views: Views,
+        world: World,
+        opening: Opening,
+        secrets: Option<Secrets>,
+        state: &Deployment,
+    ) -> Self {
+        let namespace = state.namespace.unwrap_or_default();
+        let repeat_window_s = state.repeat_window_s;
+        let folds = Folds::default();
+        Self { inner: Arc::new(Inner { log, views, world, folds, secrets, namespace, repeat_window_s, opening }) }
+    }
+
+    /// The ledger.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        &self.inner.log
+    }
+
+    /// The projections' rows.
+    #[must_use]
+    pub fn views(&self) -> &Views {
+        &self.inner.views
+    }
+
+    /// Time and chance.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.inner.world
+    }
+
+    /// The deployment's subkeys.
+    ///
+    /// # Errors
+    /// [`EngineError::Deployment`] in a process that only reads.
+    pub fn secrets(&self) -> Result<&Secrets, EngineError> {
+        self.inner.secrets.as_ref().ok_or_else(|| EngineError::Deployment("this process only reads".to_owned()))
+    }
+
+    /// Namespace of derived ids.
+    #[must_use]
+    pub fn namespace(&self) -> Uuid {
+        self.inner.namespace
+    }
+
+    /// The window in which equal calls are counted, in seconds.
+    #[must_use]
+    pub fn repeat_window_s(&self) -> u32 {
+        self.inner.repeat_window_s
+    }
+
+    /// This process.
+    #[must_use]
+    pub fn process(&self) -> ProcessId {
+        self.inner.opening.process
+    }
+
+    /// How this process joined.
+    #[must_use]
+    pub fn opening(&self) -> &Opening {
+        &self.inner.opening
+    }
+
+    /// A stream's state at its end.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub async fn load<D: Decider>(&self, stream: &StreamName) -> Result<Loaded<D>, EngineError> {
+        load(&self.inner.log, &self.inner.folds, stream).await
+    }
+
+    /// Whether scheduling is halted, and the version this was read at: the condition of every claim.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub async fn halt(&self) -> Result<Loaded<Deployment>, EngineError> {
+        self.load(&StreamName::halt()).await
+    }
+
+    /// A refusal that comes because the same request was done before is a success; any other is a refusal.
+    pub(crate) async fn seen(&self, request: Option<&Request>, refusal: Refusal) -> Result<Done<()>, EngineError> {
+        if let Some(request) = request
+            && let Some((position, digest)) = self.inner.log.find_key(&request.key.hash).await?
+        {
+            if digest != request.key.digest {
+                return Err(EngineError::KeyReused);
+            }
+            return Ok(Done { value: (), position, duplicate: true });
+        }
+        Err(refusal.into())
+    }
+
+    /// Keeps the highest position this deployment has seen outside the ledger, so that a restored copy is noticed.
+    pub async fn remember(&self) {
+        if self.inner.secrets.is_some()
+            && let Ok(head) = self.inner.log.head().await
+        {
+            deployment::remember(&self.inner.opening, head);
+        }
+    }
+
+    /// Leaves: keeps the head outside, closes the connections.
+    pub async fn close(&self) {
+        self.remember().await;
+        self.inner.views.close().await;
+        self.inner.log.close().await;
+    }
+}

@@ -1,0 +1,301 @@
+//! Taking in an authenticated POST: keys and event in one append, answered when it is durable. Holds promise 4.
+//!
+//! Nothing here is trusted to be current but what is appended under a condition: the trigger's and the halt's versions
+//! are conditions of the append, so a door that was just closed cannot be passed on a stale cache.
+
+use midwatch_commands::{
+    Decider, Refusal,
+    delivery::{Delivery, DeliveryCommand, status},
+    routine::Routine,
+    trigger::{Trigger, TriggerCommand},
+};
+use midwatch_events::{
+    Actor, Micros, New, StreamName,
+    delivery::{DeliveryContent, DeliveryEvent, Received, ReceivedStatus},
+    id::{BlobId, DeliveryId, TriggerId},
+    key::{Bytes, Digest, Key, hash_parts},
+    run::BlobRef,
+    time::SECOND_US,
+};
+use midwatch_log::{Append, AppendError, blob};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Engine, EngineError, Origin,
+    handle::{Loaded, Plan, TRIES},
+};
+
+/// Bodies and results up to this long stay in an event's content; longer ones are blobs.
+pub const CONTENT_BYTES_MAX: usize = 48 << 10;
+
+/// An authenticated POST, as it came.
+#[derive(Clone, Debug)]
+pub struct Posted {
+    /// Names and values in the order they came, secrets redacted.
+    pub headers: Vec<(String, String)>,
+    /// The body, byte for byte.
+    pub body: Vec<u8>,
+    /// The sender's own id for it.
+    pub sender_id: Option<String>,
+    /// What the sender says it is about.
+    pub event_type: Option<String>,
+    /// Why the body could not be read as JSON, if it could not.
+    pub unparsed: Option<String>,
+}
+
+/// What the sender is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The delivery; the first one, if this is the same again.
+    pub delivery: DeliveryId,
+    /// What happens with it.
+    pub status: ReceivedStatus,
+    /// It had been taken in before.
+    pub duplicate: bool,
+}
+
+impl Engine {
+    /// Takes in a delivery.
+    ///
+    /// # Errors
+    /// [`Refusal::Halted`]; [`Refusal::NotFound`] for a trigger that was closed meanwhile; or a fault.
+    pub async fn receive(&self, trigger: TriggerId, posted: &Posted) -> Result<Taken, EngineError> {
+        let keys = Keys::of(trigger, posted);
+        let mut receipt = Receipt::new(self, trigger, posted).await?;
+        for _ in 0..TRIES {
+            match self.receive_once(&mut receipt, &keys).await? {
+                Step::Done(taken) => return Ok(taken),
+                Step::Again => {}
+            }
+        }
+        Err(EngineError::Fault("too many deliveries arrive at once; try again".to_owned()))
+    }
+
+    async fn receive_once(&self, receipt: &mut Receipt<'_>, keys: &Keys) -> Result<Step, EngineError> {
+        let halt = self.halt().await?;
+        if halt.state.halted.is_some() {
+            return Err(Refusal::Halted.into());
+        }
+        let stream = StreamName::trigger(receipt.trigger);
+        let trigger = self.load::<Trigger>(&stream).await?;
+        if !trigger.state.open() {
+            return Err(Refusal::NotFound("trigger").into());
+        }
+        let may_start = match trigger.state.routine {
+            None => true,
+            Some(routine) => self.load::<Routine>(&StreamName::routine(routine)).await?.state.may_start(),
+        };
+        let status = status(&trigger.state, may_start);
+        let window_s = trigger.state.intake.duplicate_window_s;
+        let (key, first) = self.key(keys, receipt, window_s).await?;
+        if let Some(first) = first {
+            return Ok(Step::Done(first));
+        }
+        let mut plan = self.plan(receipt, &trigger, status)?;
+        plan.condition(StreamName::halt(), halt.version);
+        if let Some(key) = key {
+            plan.key(key);
+        }
+        match self.log().append(Append::from(plan)).await {
+            Ok(appended) if !appended.duplicate => {
+                Ok(Step::Done(Taken { delivery: receipt.delivery, status, duplicate: false }))
+            }
+            // Lost to the same delivery at the same moment, or to a change of the trigger: look again.
+            Ok(_) | Err(AppendError::Conflict { .. }) => Ok(Step::Again),
+            Err(AppendError::KeyReused { .. }) => {
+                receipt.id_conflict = true;
+                Ok(Step::Again)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The key this delivery is recorded under, or the first delivery under it.
+    async fn key(
+        &self,
+        keys: &Keys,
+        receipt: &mut Receipt<'_>,
+        window_s: u32,
+    ) -> Result<(Option<Key>, Option<Taken>), EngineError> {
+        if let Some(by_id) = keys.by_id {
+            match self.log().find_key(&by_id.hash).await? {
+                None => return Ok((Some(by_id), None)),
+                Some((position, digest)) if digest == by_id.digest => {
+                    return Ok((None, Some(self.first(position).await?)));
+                }
+                // The same id for another body: a delivery of its own, and marked.
+                Some(_) => {
+                    receipt.id_conflict = true;
+                    let found = self.log().find_key(&keys.conflict.hash).await?;
+                    return Ok(match found {
+                        None => (Some(keys.conflict), None),
+                        Some((position, _)) => (None, Some(self.first(position).await?)),
+                    });
+                }
+            }
+        }
+        if window_s == 0 {
+            return Ok((None, None));
+        }
+        let now = self.log().store_time().await?;
+        let mut place = 0;
+        loop {
+            let key = keys.by_body(place);
+            let Some((position, _)) = self.log().find_key(&key.hash).await? else { return Ok((Some(key), None)) };
+            let at = self.log().read_at(position).await?.map_or(Micros(0), |event| event.recorded_at);
+            if now.since(at) < i64::from(window_s) * SECOND_US {
+                return Ok((None, Some(self.first(position).await?)));
+            }
+            place = position;
+        }
+    }
+
+    /// The delivery whose first event stands at `position`.
+    async fn first(&self, position: u64) -> Result<Taken, EngineError> {
+        let recorded = self.log().read_at(position).await?;
+        let Some(recorded) = recorded else {
+            return Err(EngineError::Corrupt(format!("a key names position {position}, where nothing is")));
+        };
+        match recorded.facts::<DeliveryEvent>()? {
+            DeliveryEvent::Received(Received { delivery, status, .. }) => {
+                Ok(Taken { delivery, status, duplicate: true })
+            }
+            _ => Err(EngineError::Corrupt(format!("a delivery's key names position {position}, which is none"))),
+        }
+    }
+
+    fn plan(
+        &self,
+        receipt: &Receipt<'_>,
+        trigger: &Loaded<Trigger>,
+        status: ReceivedStatus,
+    ) -> Result<Plan, EngineError> {
+        let received = Received {
+            delivery: receipt.delivery,
+            trigger: receipt.trigger,
+            routine: trigger.state.routine,
+            status,
+            event_type: receipt.posted.event_type.clone(),
+            body_bytes: receipt.posted.body.len() as u64,
+            body_digest: receipt.digest,
+            parsed: receipt.posted.unparsed.is_none(),
+            unparsed: receipt.posted.unparsed.clone(),
+            id_conflict: receipt.id_conflict,
+        };
+        let command = DeliveryCommand::Receive(Box::new(received), receipt.content.clone());
+        let events = Delivery::default().decide(command)?;
+        let stream = StreamName::delivery(receipt.delivery);
+        let origin = Origin::of(Actor::Trigger(receipt.trigger)).within(&stream);
+        let mut plan = Plan::default();
+        plan.add(self.world(), &stream, 0, &events, &origin)?;
+        let trigger_stream = StreamName::trigger(receipt.trigger);
+        if status == ReceivedStatus::Captured {
+            let captured: Vec<New<_>> = trigger.state.decide(TriggerCommand::Capture(receipt.delivery))?;
+            plan.add(self.world(), &trigger_stream, trigger.version, &captured, &origin)?;
+        } else {
+            plan.condition(trigger_stream, trigger.version);
+        }
+        Ok(plan)
+    }
+}
+
+enum Step {
+    Done(Taken),
+    Again,
+}
+
+/// A POST on its way into the log.
+struct Receipt<'a> {
+    trigger: TriggerId,
+    delivery: DeliveryId,
+    posted: &'a Posted,
+    digest: Digest,
+    content: DeliveryContent,
+    id_conflict: bool,
+}
+
+impl<'a> Receipt<'a> {
+    /// Long bodies are made durable here, before the event that names them.
+    async fn new(engine: &Engine, trigger: TriggerId, posted: &'a Posted) -> Result<Self, EngineError> {
+        let digest = engine.secrets()?.digest(&posted.body);
+        let short = posted.body.len() <= CONTENT_BYTES_MAX;
+        let blob = if short { None } else { Some(engine.keep(&posted.body).await?) };
+        let content = DeliveryContent::Received {
+            headers: posted.headers.clone(),
+            body: short.then(|| Bytes(posted.body.clone())),
+            blob,
+            sender_id: posted.sender_id.clone(),
+        };
+        let delivery = DeliveryId::new(engine.world().uuid());
+        Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false })
+    }
+}
+
+impl Engine {
+    /// Keeps bytes that are too long for an event, durably, and says how an event names them.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub async fn keep(&self, bytes: &[u8]) -> Result<BlobRef, EngineError> {
+        let id = BlobId::new(uuid::Builder::from_random_bytes(self.world().random::<16>()).into_uuid());
+        let salt = self.world().random::<16>();
+        blob::put(self.log(), id.uuid(), bytes).await?;
+        let digest = Sha256::new().chain_update(salt).chain_update(bytes).finalize();
+        Ok(BlobRef { blob: id, length: bytes.len() as u64, salt: Bytes(salt.to_vec()), digest: Digest(digest.into()) })
+    }
+
+    /// The bytes an event names; none once they have expired.
+    ///
+    /// # Errors
+    /// A fault of the database, or bytes that are not what was kept.
+    pub async fn kept(&self, reference: &BlobRef) -> Result<Option<Vec<u8>>, EngineError> {
+        let Some(bytes) = blob::get(self.log(), reference.blob.uuid()).await? else { return Ok(None) };
+        let digest = Sha256::new().chain_update(&reference.salt.0).chain_update(&bytes).finalize();
+        if digest[..] != reference.digest.0 {
+            return Err(EngineError::Corrupt(format!("blob {} is not what was kept", reference.blob)));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// The body of a delivery; none once it was erased.
+    ///
+    /// # Errors
+    /// There is no such delivery, or a fault.
+    pub async fn body(&self, delivery: DeliveryId) -> Result<Option<Vec<u8>>, EngineError> {
+        let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
+        let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
+        match first.content::<DeliveryEvent>()? {
+            Some(DeliveryContent::Received { body: Some(body), .. }) => Ok(Some(body.0)),
+            Some(DeliveryContent::Received { blob: Some(reference), .. }) => self.kept(&reference).await,
+            Some(DeliveryContent::Received { .. }) | None => Ok(None),
+        }
+    }
+}
+
+/// The keys one POST may be known under. The sender's own id counts alone; without one, the body does.
+struct Keys {
+    by_id: Option<Key>,
+    conflict: Key,
+    trigger: String,
+    body: [u8; 32],
+}
+
+impl Keys {
+    fn of(trigger: TriggerId, posted: &Posted) -> Self {
+        let trigger = trigger.to_string();
+        let body = hash_parts(&[&posted.body]);
+        let id = posted.sender_id.as_deref();
+        let by_id = id.map(|id| Key::new(&["delivery", &trigger, id], &[trigger.as_bytes(), &body]));
+        let hash = Digest(body).to_string();
+        let parts = ["conflict", &trigger, id.unwrap_or_default(), &hash];
+        let conflict = Key::new(&parts, &[trigger.as_bytes(), &body]);
+        Self { by_id, conflict, trigger, body }
+    }
+
+    /// Where no id was sent: `body/<trigger>/<hash>/<place>`, place 0 at first and, once the window is over, the
+    /// position of the delivery before.
+    fn by_body(&self, place: u64) -> Key {
+        let parts = ["body", &self.trigger, &Digest(self.body).to_string(), &place.to_string()];
+        Key::new(&parts, &[self.trigger.as_bytes(), &self.body])
+    }
+}

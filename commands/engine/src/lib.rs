@@ -1,0 +1,35 @@
+//! Where deciding meets the world: load, decide, append, and what has to happen by itself.
+//!
+//! * [`handle`]: the one shell around every decider.
+//! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`], [`bots`], [`boundaries`],
+//!   [`people`], [`halt`].
+//! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
+//!   [`leases`], [`projector`] keeps the projections.
+//! * [`deployment`]: whose ledger this is; a copy starts nothing.
+//!
+//! The engine reaches the world only through the log, the views, a [`world::World`] and an [`runner::Executor`].
+
+pub mod bots;
+pub mod boundaries;
+pub mod claims;
+pub mod clock;
+pub mod deployment;
+mod engine;
+mod error;
+pub mod halt;
+pub mod handle;
+pub mod intake;
+pub mod leases;
+pub mod people;
+pub mod projector;
+pub mod reactor;
+pub mod routines;
+pub mod runner;
+pub mod runs;
+pub mod secrets;
+pub mod triggers;
+pub mod world;
+
+pub use engine::{Engine, Opening};
+pub use error::EngineError;
+pub use handle::{Done, Origin, Request};

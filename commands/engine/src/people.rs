@@ -1,0 +1,161 @@
+//! People and tokens: links, sessions, and who a request comes from.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use midwatch_commands::user::{User, UserCommand};
+use midwatch_events::{
+    Actor, StreamName,
+    id::{TokenId, UserId},
+    key::Digest,
+    user::Access,
+};
+
+use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin, handle::handle, secrets::hashed};
+
+/// How long a one-time link is good, in seconds.
+pub const LINK_S: i64 = 3_600;
+/// How long a session is good, in seconds.
+pub const SESSION_S: i64 = 14 * 86_400;
+
+/// A session that was opened. The only time its secret is known.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Who signed in.
+    pub user: UserId,
+    /// The cookie's value.
+    pub secret: String,
+}
+
+/// Who a request comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The actor of what they do.
+    pub actor: Actor,
+    /// What they may do.
+    pub role: Access,
+    /// The session they came with; none for a token.
+    pub session: Option<Digest>,
+}
+
+impl Engine {
+    /// Makes a one-time sign-in link's secret for a person; the first admin, if nobody is named.
+    ///
+    /// # Errors
+    /// There is no such person, or a fault.
+    pub async fn issue_link(&self, user: Option<UserId>, origin: &Origin) -> Result<Done<String>, EngineError> {
+        let user = user.unwrap_or_else(|| first_admin(self.namespace()));
+        // The person's id in front: a link is looked up in one stream, without any projection.
+        let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+        let expires = self.log().store_time().await?.plus_s(LINK_S);
+        let link = hashed(&secret);
+        let done = handle::<User>(self, &StreamName::user(user), origin, None, |_| {
+            Ok(UserCommand::IssueLink { link, expires })
+        })
+        .await?;
+        Ok(done.with(secret))
+    }
+
+    /// Uses a link up.
+    ///
+    /// # Errors
+    /// [`midwatch_commands::Refusal::LinkSpent`] for any link that opens nothing, or a fault.
+    pub async fn sign_in(&self, link: &str) -> Result<Done<Session>, EngineError> {
+        let user = owner_of(link).ok_or(midwatch_commands::Refusal::LinkSpent)?;
+        let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+        let now = self.log().store_time().await?;
+        let (link, session) = (hashed(link), hashed(&secret));
+        let done = handle::<User>(self, &StreamName::user(user), &Origin::of(Actor::User(user)), None, |_| {
+            Ok(UserCommand::SignIn { link, session, now, expires: now.plus_s(SESSION_S) })
+        })
+        .await?;
+        Ok(done.with(Session { user, secret }))
+    }
+
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub async fn sign_out(&self, user: UserId, session: Digest) -> Result<Done<()>, EngineError> {
+        let origin = Origin::of(Actor::User(user));
+        handle::<User>(self, &StreamName::user(user), &origin, None, |_| Ok(UserCommand::SignOut { session })).await
+    }
+
+    /// Lets a person in.
+    ///
+    /// # Errors
+    /// A bad name, or a fault.
+    pub async fn invite(
+        &self,
+        name: &str,
+        role: Access,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<UserId>, EngineError> {
+        let user = self.new_id(request);
+        let done = handle::<User>(self, &StreamName::user(user), origin, request, |_| {
+            Ok(UserCommand::Invite { user, name: name.to_owned(), role })
+        })
+        .await?;
+        Ok(done.with(user))
+    }
+
+    /// Makes an API token; the answer is the only time its secret is known.
+    ///
+    /// # Errors
+    /// A bad name, or a fault.
+    pub async fn issue_token(
+        &self,
+        name: &str,
+        role: Access,
+        origin: &Origin,
+    ) -> Result<Done<(TokenId, String)>, EngineError> {
+        let token = TokenId::new(self.world().uuid());
+        let secret = format!("mwt_{}_{}", token.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+        let hash = hashed(&secret);
+        let done = handle::<User>(self, &StreamName::token(token), origin, None, |_| {
+            Ok(UserCommand::IssueToken { token, name: name.to_owned(), role, secret: hash })
+        })
+        .await?;
+        Ok(done.with((token, secret)))
+    }
+
+    /// Closes a token for good.
+    ///
+    /// # Errors
+    /// There is no such token, or a fault.
+    pub async fn revoke_token(&self, token: TokenId, origin: &Origin) -> Result<Done<()>, EngineError> {
+        handle::<User>(self, &StreamName::token(token), origin, None, |_| Ok(UserCommand::RevokeToken)).await
+    }
+
+    /// Who a session's cookie belongs to; none for any cookie that opens nothing.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub async fn caller_by_session(&self, cookie: &str) -> Result<Option<Caller>, EngineError> {
+        let Some(user) = owner_of(cookie) else { return Ok(None) };
+        let session = hashed(cookie);
+        let state = self.load::<User>(&StreamName::user(user)).await?.state;
+        let now = self.world().clock.now();
+        let good = state.sessions.get(&session).is_some_and(|expires| now < *expires);
+        Ok(state.role.filter(|_| good).map(|role| Caller { actor: Actor::User(user), role, session: Some(session) }))
+    }
+
+    /// Who an API token belongs to; none for any token that opens nothing.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub async fn caller_by_token(&self, secret: &str) -> Result<Option<Caller>, EngineError> {
+        let Some(token) = secret.strip_prefix("mwt_").and_then(|rest| rest.get(..32)) else { return Ok(None) };
+        let Ok(token) = token.parse::<TokenId>() else { return Ok(None) };
+        let stream = StreamName::token(token);
+        let state = self.load::<User>(&stream).await?.state;
+        let good = !state.revoked && state.secret == Some(hashed(secret));
+        Ok(state.role.filter(|_| good).map(|role| Caller { actor: Actor::Token(token), role, session: None }))
+    }
+}
+
+/// The person whose id stands in front of a link's or session's secret.
+fn owner_of(secret: &str) -> Option<UserId> {
+    let (id, rest) = secret.split_once('.')?;
+    (id.len() == 32 && rest.len() == 43).then_some(())?;
+    id.parse().ok()
+}

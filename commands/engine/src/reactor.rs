@@ -1,0 +1,158 @@
+//! Lets follow what follows: reads events in position order and appends their consequences, each under the key
+//! `react/<event>/<reaction>`, so that reacting twice is reacting once. Runs with the `clock` role, one process leads.
+//!
+//! The checkpoint moves after the appends are durable. Losing it costs time and nothing else.
+
+use std::time::Duration;
+
+use midwatch_commands::{
+    Refusal,
+    delivery::{Delivery, DeliveryCommand},
+    reactions::{Reaction, TargetId, reactions},
+    routine::RoutineCommand,
+    target::Queueing,
+    trigger::{Trigger, TriggerCommand},
+};
+use midwatch_events::{
+    Actor, AnyEvent, Recorded, StreamName,
+    codec::CodecError,
+    id::{DeliveryId, TriggerId},
+    key::Key,
+    routine::DeliveryQueued,
+};
+use midwatch_log::Filter;
+use tokio::sync::watch;
+
+use crate::{Engine, EngineError, Origin, Request, handle::handle, projector};
+
+const NAME: &str = "reactor";
+const BATCH: u32 = 500;
+const POLL: Duration = Duration::from_secs(1);
+
+/// Follows the head until told to stop.
+pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
+    let mut head = engine.log().follow();
+    while !*stop.borrow() {
+        let led = projector::lead(&engine, NAME).await;
+        let moved = match led {
+            Ok(true) => react(&engine).await,
+            Ok(false) => Ok(false),
+            Err(error) => Err(error),
+        };
+        match moved {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "what follows from events cannot be appended; trying again"),
+        }
+        tokio::select! {
+            biased;
+            _ = stop.changed() => {}
+            _ = head.changed() => {}
+            () = engine.world().clock.sleep(POLL) => {}
+        }
+    }
+    if let Err(error) = engine.views().give_up(NAME, engine.process().uuid()).await {
+        tracing::debug!(%error, "the lead runs out by itself");
+    }
+}
+
+/// Reacts to one batch; whether there was one.
+///
+/// # Errors
+/// A fault; the checkpoint then stays where it is.
+pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
+    let from = engine.views().named_checkpoint(NAME).await?;
+    let filter =
+        Filter { categories: ["delivery", "routine", "trigger"].map(str::to_owned).to_vec(), ..Filter::default() };
+    let (events, scanned) = engine.log().read_all(from, BATCH, &filter).await?;
+    for recorded in &events {
+        match AnyEvent::decode(recorded) {
+            Ok(event) => {
+                for reaction in reactions(&event, recorded) {
+                    follow(engine, recorded, reaction).await?;
+                }
+            }
+            // A newer version knows what follows from it; this process must not run past it.
+            Err(CodecError::Unknown { wire }) => {
+                let reached = recorded.position.saturating_sub(1);
+                if reached > from {
+                    engine.views().advance(NAME, from, reached).await?;
+                }
+                return Err(EngineError::Fault(format!("{wire} is of a newer version of Midwatch")));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if scanned > from {
+        engine.views().advance(NAME, from, scanned).await?;
+    }
+    Ok(scanned > from)
+}
+
+async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result<(), EngineError> {
+    let event = cause.event_id.to_string();
+    let key = Key::new(&["react", &event, reaction.name()], &[event.as_bytes(), reaction.name().as_bytes()]);
+    let mut origin = Origin::of(Actor::Engine).because(cause.event_id);
+    origin.correlation.clone_from(&cause.correlation_id);
+    let done = match reaction {
+        Reaction::Queue { delivery, trigger, target } => queue(engine, delivery, trigger, target, &origin, key).await,
+        Reaction::ClaimNext(target) => engine.claim_next(target, &origin, Some(key)).await.map(|_| ()),
+        Reaction::MarkQueued(DeliveryQueued { delivery, trigger, .. }) => {
+            mark(engine, delivery, &origin, key, |_| DeliveryCommand::MarkQueued(trigger)).await
+        }
+        Reaction::MarkStarted { delivery, run } => {
+            mark(engine, delivery, &origin, key, |trigger| DeliveryCommand::MarkStarted(trigger, run)).await
+        }
+        Reaction::MarkDropped { delivery, reason } => {
+            mark(engine, delivery, &origin, key, |trigger| DeliveryCommand::MarkDropped(trigger, reason)).await
+        }
+    };
+    match done {
+        // A halt, or work that was erased: the clock looks at the target again, nothing is lost.
+        Err(EngineError::Refused(refusal)) => {
+            tracing::debug!(%refusal, position = cause.position, "a reaction was refused");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+async fn queue(
+    engine: &Engine,
+    delivery: DeliveryId,
+    trigger: TriggerId,
+    target: TargetId,
+    origin: &Origin,
+    key: Key,
+) -> Result<(), EngineError> {
+    let intake = engine.load::<Trigger>(&StreamName::trigger(trigger)).await?.state.intake;
+    let now = engine.log().store_time().await?;
+    let expires_us = now.plus_s(i64::from(intake.queue_age_s));
+    let asked = Queueing { delivery: DeliveryQueued { delivery, trigger, expires_us }, queue_max: intake.queue_max };
+    let origin = origin.clone().within(&StreamName::delivery(delivery));
+    let done = match target {
+        TargetId::Routine(id) => {
+            engine.claim_on_routine(id, &origin, Some(key), |_| RoutineCommand::Queue(asked.clone())).await
+        }
+        TargetId::Trigger(id) => {
+            engine.claim_on_trigger(id, &origin, Some(key), |_| TriggerCommand::Queue(asked.clone())).await
+        }
+    };
+    done.map(|_| ())
+}
+
+async fn mark(
+    engine: &Engine,
+    id: DeliveryId,
+    origin: &Origin,
+    key: Key,
+    command: impl Fn(TriggerId) -> DeliveryCommand,
+) -> Result<(), EngineError> {
+    let request = Request { key };
+    let done = handle::<Delivery>(engine, &StreamName::delivery(id), origin, Some(&request), |state| {
+        let received = state.received.as_ref().ok_or(Refusal::NotFound("delivery"))?;
+        Ok(command(received.trigger))
+    })
+    .await;
+    done.map(|_| ())
+}

@@ -1,0 +1,170 @@
+//! Routines: making, changing and running them.
+
+use midwatch_commands::{
+    Refusal,
+    routine::{Create, Edit, Routine, RoutineCommand},
+};
+use midwatch_events::{
+    StreamName,
+    id::{BotId, RoutineId, RunId, UserId},
+    routine::{Limits, Work},
+};
+
+use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin, handle::handle};
+
+/// A routine to make.
+#[derive(Clone, Debug)]
+pub struct NewRoutine {
+    /// Its name.
+    pub name: String,
+    /// Who does the work.
+    pub bot: BotId,
+    /// The schedule's JSON text.
+    pub schedule: String,
+    /// What to do.
+    pub work: Work,
+    /// How it runs.
+    pub limits: Limits,
+    /// Whose it is; the first admin's, if nothing is said.
+    pub owner: Option<UserId>,
+}
+
+impl Engine {
+    /// Makes a routine.
+    ///
+    /// # Errors
+    /// Anything about it that makes no sense, each with a sentence; or a fault.
+    pub async fn create_routine(
+        &self,
+        new: &NewRoutine,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<RoutineId>, EngineError> {
+        self.workable_bot(new.bot).await?;
+        let routine = self.new_id(request);
+        let now = self.log().store_time().await?;
+        let owner = self.owner(new.owner).await?;
+        let done = handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| {
+            Ok(RoutineCommand::Create(Box::new(Create {
+                routine,
+                name: new.name.clone(),
+                owner,
+                bot: new.bot,
+                schedule: new.schedule.clone(),
+                work: new.work.clone(),
+                limits: new.limits.clone(),
+                now,
+            })))
+        })
+        .await?;
+        Ok(done.with(routine))
+    }
+
+    /// Changes what `edit` names; its `now` is set here. With `expected`, a routine that was changed meanwhile is a
+    /// refusal.
+    ///
+    /// # Errors
+    /// There is no such routine, the change makes no sense, or a fault.
+    pub async fn edit_routine(
+        &self,
+        routine: RoutineId,
+        edit: Edit,
+        expected: Option<u64>,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<()>, EngineError> {
+        let stream = StreamName::routine(routine);
+        if let Some(expected) = expected
+            && self.load::<Routine>(&stream).await?.version != expected
+        {
+            let sentence = "this routine was changed meanwhile; look at it and try again";
+            return Err(Refusal::AlreadySo(sentence).into());
+        }
+        let now = self.log().store_time().await?;
+        handle::<Routine>(self, &stream, origin, request, |_| {
+            Ok(RoutineCommand::Edit(Box::new(Edit { now, ..edit.clone() })))
+        })
+        .await
+    }
+
+    /// Pauses a routine; its windows do not exist until it is resumed.
+    ///
+    /// # Errors
+    /// There is no such routine, it is paused already, or a fault.
+    pub async fn pause_routine(
+        &self,
+        routine: RoutineId,
+        reason: &str,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<()>, EngineError> {
+        handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| {
+            Ok(RoutineCommand::Pause { reason: reason.to_owned() })
+        })
+        .await
+    }
+
+    /// Resumes a paused or suspended routine.
+    ///
+    /// # Errors
+    /// There is no such routine, it is not paused, or a fault.
+    pub async fn resume_routine(
+        &self,
+        routine: RoutineId,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<()>, EngineError> {
+        let now = self.log().store_time().await?;
+        handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| Ok(RoutineCommand::Resume { now }))
+            .await
+    }
+
+    /// Removes a routine from every list; its history stays.
+    ///
+    /// # Errors
+    /// There is no such routine, or a fault.
+    pub async fn delete_routine(
+        &self,
+        routine: RoutineId,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<()>, EngineError> {
+        handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| Ok(RoutineCommand::Delete)).await
+    }
+
+    /// Runs a routine now. The request's id makes the run's id, so that a repeated request is one run.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`] with the live run, [`Refusal::Halted`], or a fault.
+    pub async fn run_now(
+        &self,
+        routine: RoutineId,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<RunId>, EngineError> {
+        let id = routine.to_string();
+        let asked = request.map_or_else(
+            || self.world().uuid().to_string(),
+            |request| midwatch_events::key::Digest(request.key.hash).to_string(),
+        );
+        let claim = midwatch_commands::target::claim_key(&id, &["now", &asked]);
+        if let Some((position, _)) = self.log().find_key(&claim.hash).await? {
+            let run = RunId::derived(self.namespace(), &claim.hash);
+            return Ok(Done { value: run, position, duplicate: true });
+        }
+        let run = RunId::derived(self.namespace(), &claim.hash);
+        let process = self.process();
+        let done =
+            self.claim_on_routine(routine, origin, Some(claim), |_| RoutineCommand::RunNow { run, process }).await?;
+        Ok(Done { value: run, position: done.position, duplicate: done.duplicate })
+    }
+
+    /// The person something belongs to: the one named, if there is such a person, else the first admin.
+    pub(crate) async fn owner(&self, named: Option<UserId>) -> Result<UserId, EngineError> {
+        let Some(user) = named else { return Ok(first_admin(self.namespace())) };
+        let loaded = self.load::<midwatch_commands::user::User>(&StreamName::user(user)).await?;
+        loaded.state.id.ok_or_else(|| {
+            Refusal::Invalid(format!("there is no person {user}; `midwatch user list` shows those there are")).into()
+        })
+    }
+}

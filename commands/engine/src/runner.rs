@@ -1,0 +1,285 @@
+//! The `runner` role: takes opened runs and executes them under a lease.
+//!
+//! Everything a runner does to a run carries its take, so a runner that was given up can change nothing any more. What
+//! executes the work is handed in as an [`Executor`]; the engine knows no tools.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use midwatch_commands::run::{End, Run, RunCommand};
+use midwatch_events::{
+    Actor, AnyEvent, StreamName,
+    id::RunId,
+    run::{Opened, Outcome, Reason, RunContent, RunEvent, Work},
+};
+use midwatch_log::{Filter, lease};
+use tokio::sync::watch;
+
+use crate::{
+    Engine, EngineError, Origin,
+    handle::handle,
+    leases::{Alive, BEAT, Watchman},
+    runs,
+    world::Boxed,
+};
+
+/// Runs executed at once by one process.
+pub const RUNS_MAX: usize = 64;
+const POLL: Duration = Duration::from_secs(1);
+/// How long runs may go on after the process was told to stop.
+const LAST_ORDERS: Duration = Duration::from_secs(5);
+
+/// A run to execute.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Where its events go.
+    pub engine: Engine,
+    /// The run.
+    pub run: RunId,
+    /// The runner's take; every command carries it.
+    pub take: u32,
+    /// What it is.
+    pub opened: Opened,
+    /// What it is to do.
+    pub work: Work,
+    /// Whether it may still act.
+    pub alive: Alive,
+}
+
+/// How an execution went.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// How.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// One line that says how it went.
+    pub headline: String,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+/// What executes runs. Dropping the future stops it.
+pub trait Executor: Send + Sync + 'static {
+    /// Does the work, every call through the gateway, and says how it went.
+    fn execute(&self, job: Job) -> Boxed<'static, Ending>;
+}
+
+struct Held {
+    take: u32,
+    beat: u64,
+    alive: Alive,
+    call_off: watch::Sender<bool>,
+}
+
+/// Takes and executes runs until told to stop, and closes those whose runner is gone.
+pub async fn run(engine: Engine, executor: Arc<dyn Executor>, mut stop: watch::Receiver<bool>) {
+    let mut head = engine.log().follow();
+    let mut seen = engine.log().head().await.unwrap_or(0);
+    let mut held: HashMap<RunId, Held> = HashMap::new();
+    let mut working: FuturesUnordered<Boxed<'static, RunId>> = FuturesUnordered::new();
+    let mut watchman = Watchman::default();
+    let mut beaten = engine.world().clock.monotonic();
+    let mut stopping: Option<Duration> = None;
+    loop {
+        let now = engine.world().clock.monotonic();
+        if *stop.borrow() && stopping.is_none() {
+            stopping = Some(now);
+        }
+        if stopping.is_some_and(|since| held.is_empty() || now.saturating_sub(since) >= LAST_ORDERS) {
+            break;
+        }
+        if let Err(error) = call_off_ended(&engine, &mut seen, &held).await {
+            tracing::warn!(%error, "the ends of runs cannot be read; trying again");
+        }
+        if stopping.is_none()
+            && let Err(error) = take_waiting(&engine, &executor, &mut held, &mut working).await
+        {
+            tracing::warn!(%error, "waiting runs cannot be taken; trying again");
+        }
+        if now.saturating_sub(beaten) >= BEAT {
+            beaten = now;
+            renew(&engine, &mut held).await;
+            if let Err(error) = watchman.round(&engine, |run| held.contains_key(&run)).await {
+                tracing::warn!(%error, "leases cannot be read; nothing is given up");
+            }
+        }
+        tokio::select! {
+            biased;
+            Some(run) = working.next(), if !working.is_empty() => {
+                held.remove(&run);
+            }
+            _ = stop.changed(), if stopping.is_none() => {}
+            () = engine.world().clock.sleep(POLL) => {}
+            _ = head.changed() => {}
+        }
+    }
+    drop(working);
+    give_back(&engine, held).await;
+}
+
+/// Runs that were called off elsewhere stop here.
+async fn call_off_ended(engine: &Engine, seen: &mut u64, held: &HashMap<RunId, Held>) -> Result<(), EngineError> {
+    let filter = Filter { event_types: vec!["run.ended".to_owned()], ..Filter::default() };
+    loop {
+        let (events, scanned) = engine.log().read_all(*seen, 500, &filter).await?;
+        for event in &events {
+            let run = event.stream.uuid().map(RunId::new);
+            if let Some(held) = run.and_then(|run| held.get(&run)) {
+                held.call_off.send_replace(true);
+            }
+        }
+        let moved = scanned > *seen;
+        *seen = scanned;
+        if events.is_empty() || !moved {
+            return Ok(());
+        }
+    }
+}
+
+async fn take_waiting(
+    engine: &Engine,
+    executor: &Arc<dyn Executor>,
+    held: &mut HashMap<RunId, Held>,
+    working: &mut FuturesUnordered<Boxed<'static, RunId>>,
+) -> Result<(), EngineError> {
+    let free = RUNS_MAX.saturating_sub(held.len());
+    if free == 0 {
+        return Ok(());
+    }
+    let limit = u32::try_from(free).unwrap_or(u32::MAX);
+    for row in runs::in_states(engine, &["waiting"], limit).await? {
+        if held.contains_key(&row.id) {
+            continue;
+        }
+        let Some(job) = take(engine, row.id).await? else { continue };
+        let (call_off, called_off) = watch::channel(false);
+        held.insert(job.run, Held { take: job.take, beat: 1, alive: job.alive.clone(), call_off });
+        working.push(Box::pin(work(job, Arc::clone(executor), called_off)));
+    }
+    Ok(())
+}
+
+/// Takes a run; none when another runner was quicker, or it has ended.
+async fn take(engine: &Engine, run: RunId) -> Result<Option<Job>, EngineError> {
+    let stream = StreamName::run(run);
+    let origin = Origin::of(Actor::Engine).within(&stream);
+    let now = engine.log().store_time().await?;
+    let worker = engine.process();
+    let taken = handle::<Run>(engine, &stream, &origin, None, |_| Ok(RunCommand::Take { worker, now })).await;
+    match taken {
+        Ok(_) => {}
+        Err(EngineError::Refused(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let state = engine.load::<Run>(&stream).await?.state;
+    let Some(opened) = state.opened.filter(|_| state.worker == Some(worker)) else { return Ok(None) };
+    let alive = Alive::default();
+    let sent = engine.world().clock.monotonic();
+    if lease::beat(engine.log(), run.uuid(), state.take, 1).await? {
+        alive.renewed(sent);
+    }
+    let work = opened_work(engine, &stream).await?;
+    Ok(Some(Job { engine: engine.clone(), run, take: state.take, opened, work, alive }))
+}
+
+/// What a run is to do: the content of its first event.
+async fn opened_work(engine: &Engine, stream: &StreamName) -> Result<Work, EngineError> {
+    let events = engine.log().read_stream(stream, 1, 1).await?;
+    let Some(first) = events.first() else { return Ok(Work::default()) };
+    match AnyEvent::decode(first)? {
+        AnyEvent::Run(RunEvent::Opened(_), Some(RunContent::Opened { work })) => Ok(work),
+        _ => Ok(Work::default()),
+    }
+}
+
+/// Executes one run to its end, whatever that is.
+async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Receiver<bool>) -> RunId {
+    let (engine, run, take) = (job.engine.clone(), job.run, job.take);
+    let deadline = Duration::from_secs(u64::from(job.opened.deadline_s));
+    let clock = Arc::clone(&engine.world().clock);
+    let ending = tokio::select! {
+        biased;
+        _ = called_off.changed() => None,
+        ending = executor.execute(job) => Some(ending),
+        () = clock.sleep(deadline) => Some(Ending {
+            outcome: Outcome::TimedOut,
+            reason: Some(Reason::Deadline),
+            headline: format!("It took longer than its {} s", deadline.as_secs()),
+            error: None,
+        }),
+    };
+    if let Some(ending) = ending {
+        settle(&engine, run, take, ending).await;
+    }
+    if let Err(error) = lease::drop_run(engine.log(), run.uuid(), take).await {
+        tracing::debug!(%error, "a lease stays behind; it means nothing any more");
+    }
+    run
+}
+
+/// Records how a run ended; tries again until the database takes it or somebody else has ended the run.
+async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
+    let origin = Origin::of(Actor::Engine);
+    loop {
+        let settled = match engine.log().store_time().await {
+            Ok(now) => {
+                let end = End {
+                    take: Some(take),
+                    outcome: ending.outcome,
+                    reason: ending.reason,
+                    headline: ending.headline.clone(),
+                    error: ending.error.clone(),
+                    now,
+                };
+                engine.settle(run, end, &origin).await.map(|_| ())
+            }
+            Err(error) => Err(error.into()),
+        };
+        match settled {
+            Ok(()) => return,
+            Err(EngineError::Refused(refusal)) => {
+                tracing::info!(%run, %refusal, "the run was ended by somebody else");
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(%run, %error, "a run's ending cannot be recorded; trying again");
+                engine.world().clock.sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// Renews all leases. One that another take holds is lost: its run stops here.
+async fn renew(engine: &Engine, held: &mut HashMap<RunId, Held>) {
+    for (run, held) in held.iter_mut() {
+        held.beat += 1;
+        let sent = engine.world().clock.monotonic();
+        match lease::beat(engine.log(), run.uuid(), held.take, held.beat).await {
+            Ok(true) => held.alive.renewed(sent),
+            Ok(false) => {
+                held.call_off.send_replace(true);
+            }
+            Err(error) => tracing::warn!(%run, %error, "a lease could not be renewed"),
+        }
+        if !held.alive.may_act(engine.world().clock.monotonic()) {
+            held.call_off.send_replace(true);
+        }
+    }
+}
+
+/// What this process could not finish is closed by itself, so that nobody has to wait for the lease.
+async fn give_back(engine: &Engine, held: HashMap<RunId, Held>) {
+    for (run, held) in held {
+        let ending = Ending {
+            outcome: Outcome::Abandoned,
+            reason: Some(Reason::Lease),
+            headline: "Its process was stopped".to_owned(),
+            error: None,
+        };
+        settle(engine, run, held.take, ending).await;
+        if let Err(error) = lease::drop_run(engine.log(), run.uuid(), held.take).await {
+            tracing::debug!(%error, "a lease stays behind; it means nothing any more");
+        }
+    }
+}

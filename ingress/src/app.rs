@@ -1,0 +1,22 @@
+//! What every handler is given.
+
+use std::sync::Arc;
+
+use midwatch_engine::Engine;
+
+/// One process's web role. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// What is asked of it goes to the engine.
+    pub engine: Engine,
+    /// How it is set up.
+    pub settings: Arc<Settings>,
+}
+
+/// How the web role is set up.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The address people and senders see, such as `https://watch.example`; without it pages name this setting instead
+    /// of guessing.
+    pub public_url: Option<String>,
+}

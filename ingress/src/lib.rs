@@ -1,0 +1,15 @@
+//! How the outside reaches us: hooks for senders, the API for programs, the dashboard for people.
+//!
+//! It translates and never decides: what may happen is the engine's to say. Nothing in memory here that a second
+//! process would need.
+
+pub mod api;
+pub mod app;
+pub mod auth;
+pub mod dashboard;
+pub mod error;
+pub mod hooks;
+pub mod router;
+pub mod server;
+
+pub use app::App;
