@@ -3,7 +3,7 @@
 //! Pure: no I/O and no clock, except the watchdog's own ([`Judge`]). It knows nothing of a gateway, so that a
 //! recorded decision can be judged again by other rules wherever the record is read.
 //!
-//! * [`document`]: the boundary as it is published; [`presets`]: rules ready to take over.
+//! * [`document`]: the boundary as it is published; [`mod@presets`]: rules ready to take over.
 //! * [`check()`]: what is refused when a boundary is saved, with the place and what to do.
 //! * [`context`]: what a rule can read. Every attribute is always bound, with a neutral value where it does not
 //!   apply: an unbound name would make a deny rule about one tool refuse all the others.

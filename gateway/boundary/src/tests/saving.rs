@@ -110,7 +110,7 @@ fn wrong_rules_are_refused_with_the_place() {
         ("has(intent)", (1, 1), "`has()` asks for a member"),
         ("intent.matches(key)", (1, 16), "needs its pattern written out"),
         ("intent.matches(\"(\")", (1, 16), "not a regular expression: unclosed group"),
-        (&["key.matches(\"a\")"; 9].join(" || "), (1, 161), "at most 8 patterns"),
+        (&["key.matches(\"a\")"; 9].join(" || "), (1, 173), "at most 8 patterns"),
         ("timestamp(\"soon\") < now", (1, 1), "can never work"),
         ("now.getHours(\"Mars/Base\") == 1", (1, 1), "`Mars/Base` is not a time zone"),
         ("[1, 2].all(intent, true)", (1, 12), "`intent` has a meaning already"),
