@@ -30,16 +30,16 @@ use uuid::Uuid;
 /// The instant around which everything happens: 2026-11-30T14:45:17.357Z.
 pub(crate) const NOW: Micros = Micros(1_796_049_917_357_000);
 
-const ROUTINE: u8 = 1;
-const RUN: u8 = 2;
-const TRIGGER: u8 = 3;
-const DELIVERY: u8 = 4;
-const BOT: u8 = 5;
-const USER: u8 = 6;
-const TOKEN: u8 = 7;
-const PROCESS: u8 = 8;
-const CALL: u8 = 9;
-const BLOB: u8 = 10;
+pub(crate) const ROUTINE: u8 = 1;
+pub(crate) const RUN: u8 = 2;
+pub(crate) const TRIGGER: u8 = 3;
+pub(crate) const DELIVERY: u8 = 4;
+pub(crate) const BOT: u8 = 5;
+pub(crate) const USER: u8 = 6;
+pub(crate) const TOKEN: u8 = 7;
+pub(crate) const PROCESS: u8 = 8;
+pub(crate) const CALL: u8 = 9;
+pub(crate) const BLOB: u8 = 10;
 
 /// The id `n` of a kind; the same in every run of the tests.
 pub(crate) fn id<Of>(kind: u8, n: u8) -> Id<Of> {
@@ -100,7 +100,7 @@ impl Draw {
             3 => String::new(),
             4 => "Łódź \"§\" \u{202e}\n\u{1f319}".to_owned(),
             // Longer than a decoder's scratch buffer.
-            _ => fixed.chars().cycle().take(10_000).collect(),
+            _ => fixed.chars().cycle().take(5_000).collect(),
         }
     }
 

@@ -1,0 +1,255 @@
+//! Who may do what, and by which secret are they known?
+//!
+//! Keys: `user-<id>`, `token-<id>`, `session-<hash>` and `link-<hash>`, the hash in lower-case hex. One look-up by
+//! `kind` and `hash` authenticates: each row says what its bearer may do. A revoked token stays, and says so.
+
+use midwatch_events::{
+    AnyEvent, Micros, Recorded,
+    id::{TokenId, UserId},
+    key::Digest,
+    user::{Access, UserContent, UserEvent},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::projection::{Cell, Kind, Projection, Rows, Table, of_stream, rfc3339};
+
+/// The projection.
+#[derive(Debug)]
+pub enum People {}
+
+/// A person, or something that stands for one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PeopleRow {
+    /// A person.
+    User(UserRow),
+    /// An API token.
+    Token(TokenRow),
+    /// A signed-in person's session.
+    Session(SessionRow),
+    /// A one-time sign-in link.
+    Link(LinkRow),
+}
+
+/// A person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UserRow {
+    /// The person.
+    pub id: UserId,
+    /// Their name; absent also when it was erased.
+    pub name: Option<String>,
+    /// What they may do.
+    pub role: Access,
+    /// When they were invited.
+    #[serde(with = "rfc3339")]
+    pub invited_at: Micros,
+    /// When they last signed in.
+    #[serde(with = "rfc3339::option")]
+    pub signed_in_at: Option<Micros>,
+    /// The version of their stream.
+    pub version: u64,
+}
+
+/// An API token.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenRow {
+    /// The token.
+    pub id: TokenId,
+    /// What it is for; absent also when that was erased.
+    pub name: Option<String>,
+    /// What it may do.
+    pub role: Access,
+    /// SHA-256 of its secret.
+    pub secret: Digest,
+    /// Who made it.
+    pub issued_by: String,
+    /// When.
+    #[serde(with = "rfc3339")]
+    pub issued_at: Micros,
+    /// Since when it opens nothing any more.
+    #[serde(with = "rfc3339::option")]
+    pub revoked_at: Option<Micros>,
+}
+
+/// A signed-in person's session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// SHA-256 of its secret.
+    pub session: Digest,
+    /// The person.
+    pub user: UserId,
+    /// What they may do.
+    pub role: Access,
+    /// When it began.
+    #[serde(with = "rfc3339")]
+    pub since: Micros,
+    /// It is no session at or after this instant.
+    #[serde(with = "rfc3339")]
+    pub expires: Micros,
+}
+
+/// A one-time sign-in link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkRow {
+    /// SHA-256 of its secret.
+    pub link: Digest,
+    /// Whom it signs in.
+    pub user: UserId,
+    /// It cannot be used at or after this instant.
+    #[serde(with = "rfc3339")]
+    pub expires: Micros,
+    /// Whether it was used up.
+    pub used: bool,
+}
+
+/// The key of a person's row.
+#[must_use]
+pub fn user_key(id: UserId) -> String {
+    format!("user-{id}")
+}
+
+/// The key of a token's row.
+#[must_use]
+pub fn token_key(id: TokenId) -> String {
+    format!("token-{id}")
+}
+
+/// The key of a session's row.
+#[must_use]
+pub fn session_key(session: Digest) -> String {
+    format!("session-{session}")
+}
+
+/// The key of a link's row.
+#[must_use]
+pub fn link_key(link: Digest) -> String {
+    format!("link-{link}")
+}
+
+impl Projection for People {
+    type Row = PeopleRow;
+
+    const TABLE: Table = Table {
+        name: "people",
+        version: 1,
+        columns: &[("kind", Kind::Text), ("hash", Kind::Text), ("name", Kind::Text), ("expires", Kind::Int)],
+        indexes: &[&["kind", "hash"], &["kind", "name"], &["kind", "expires"]],
+    };
+
+    fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
+        match event {
+            AnyEvent::User(event, _) => touched(event, recorded),
+            AnyEvent::Bot(_)
+            | AnyEvent::Boundary(..)
+            | AnyEvent::Delivery(..)
+            | AnyEvent::Engine(..)
+            | AnyEvent::Repeat(..)
+            | AnyEvent::Routine(..)
+            | AnyEvent::Run(..)
+            | AnyEvent::Trigger(..) => Vec::new(),
+        }
+    }
+
+    fn apply(rows: &mut Rows<PeopleRow>, event: &AnyEvent, recorded: &Recorded) {
+        match event {
+            AnyEvent::User(event, content) => user(rows, event, content.as_ref(), recorded),
+            AnyEvent::Bot(_)
+            | AnyEvent::Boundary(..)
+            | AnyEvent::Delivery(..)
+            | AnyEvent::Engine(..)
+            | AnyEvent::Repeat(..)
+            | AnyEvent::Routine(..)
+            | AnyEvent::Run(..)
+            | AnyEvent::Trigger(..) => {}
+        }
+    }
+
+    fn cells(row: &PeopleRow) -> Vec<Cell> {
+        let (kind, hash, name, expires) = match row {
+            PeopleRow::User(row) => ("user", None, row.name.as_deref(), None),
+            PeopleRow::Token(row) => ("token", Some(row.secret), row.name.as_deref(), None),
+            PeopleRow::Session(row) => ("session", Some(row.session), None, Some(row.expires)),
+            PeopleRow::Link(row) => ("link", Some(row.link), None, Some(row.expires)),
+        };
+        vec![Cell::text(kind), Cell::shown(hash), Cell::shown(name), Cell::at(expires)]
+    }
+}
+
+fn touched(event: &UserEvent, recorded: &Recorded) -> Vec<String> {
+    let own = of_stream(recorded).map(user_key).into_iter();
+    match event {
+        UserEvent::Invited { user, .. } => vec![user_key(*user)],
+        UserEvent::LinkIssued { link, .. } => own.chain([link_key(*link)]).collect(),
+        UserEvent::SignedIn { link, session, .. } => own.chain([link_key(*link), session_key(*session)]).collect(),
+        UserEvent::SignedOut { session } => own.chain([session_key(*session)]).collect(),
+        UserEvent::TokenIssued { token, .. } | UserEvent::TokenRevoked { token } => vec![token_key(*token)],
+    }
+}
+
+fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserContent>, recorded: &Recorded) {
+    let at = recorded.recorded_at;
+    let name = content.map(|content| match content {
+        UserContent::Invited { name } | UserContent::TokenIssued { name } => name.clone(),
+    });
+    match event {
+        UserEvent::Invited { user, role } => {
+            let version = recorded.version;
+            let row = UserRow { id: *user, name, role: *role, invited_at: at, signed_in_at: None, version };
+            rows.put(&user_key(*user), PeopleRow::User(row));
+        }
+        UserEvent::TokenIssued { token, role, secret } => {
+            let row = TokenRow {
+                id: *token,
+                name,
+                role: *role,
+                secret: *secret,
+                issued_by: recorded.actor.clone(),
+                issued_at: at,
+                revoked_at: None,
+            };
+            rows.put(&token_key(*token), PeopleRow::Token(row));
+        }
+        UserEvent::TokenRevoked { token } => rows.change(&token_key(*token), |row| {
+            if let PeopleRow::Token(token) = row {
+                token.revoked_at = Some(at);
+            }
+        }),
+        UserEvent::LinkIssued { .. } | UserEvent::SignedIn { .. } | UserEvent::SignedOut { .. } => {
+            if let Some(user) = of_stream(recorded) {
+                of_person(rows, user, event, recorded);
+            }
+        }
+    }
+}
+
+fn of_person(rows: &mut Rows<PeopleRow>, user: UserId, event: &UserEvent, recorded: &Recorded) {
+    // Nobody signs in who was not invited.
+    let Some(PeopleRow::User(person)) = rows.get(&user_key(user)) else { return };
+    let role = person.role;
+    let mut signed_in = None;
+    match event {
+        UserEvent::LinkIssued { link, expires_us } => {
+            let row = LinkRow { link: *link, user, expires: *expires_us, used: false };
+            rows.put(&link_key(*link), PeopleRow::Link(row));
+        }
+        UserEvent::SignedIn { link, session, expires_us } => {
+            rows.change(&link_key(*link), |row| {
+                if let PeopleRow::Link(link) = row {
+                    link.used = true;
+                }
+            });
+            let since = recorded.recorded_at;
+            let row = SessionRow { session: *session, user, role, since, expires: *expires_us };
+            rows.put(&session_key(*session), PeopleRow::Session(row));
+            signed_in = Some(since);
+        }
+        UserEvent::SignedOut { session } => rows.remove(&session_key(*session)),
+        UserEvent::Invited { .. } | UserEvent::TokenIssued { .. } | UserEvent::TokenRevoked { .. } => {}
+    }
+    rows.change(&user_key(user), |row| {
+        if let PeopleRow::User(person) = row {
+            person.version = recorded.version;
+            person.signed_in_at = signed_in.or(person.signed_in_at);
+        }
+    });
+}
