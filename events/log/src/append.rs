@@ -54,7 +54,8 @@ pub struct StreamAppend {
 pub struct Append {
     /// Parts, in order. A stream may stand in several of them; later parts see the events of earlier ones.
     pub entries: Vec<StreamAppend>,
-    /// Keys under which the same request is recognised for ever.
+    /// Keys under which the same request is recognised for ever. A key stands at the append's first event, and is
+    /// bound to it by its leaf; so an append of conditions only has none.
     pub keys: Vec<Key>,
 }
 
@@ -101,7 +102,8 @@ pub enum AppendError {
         /// First position of the request it was used for.
         position: u64,
     },
-    /// The caller asked for something the ledger never takes: NUL in text, an event over 64 KiB, no entries.
+    /// The caller asked for something the ledger never takes: NUL in text, an event over 64 KiB, no entries, more than
+    /// 1,024 events or 4 MiB, a key twice or without an event, an event id that is already another event's.
     #[error("the append is not valid: {0}")]
     Invalid(String),
     /// Whether it was written is not known; the same request under the same keys is safe to repeat.

@@ -9,11 +9,15 @@
 
 mod append;
 pub mod blob;
+mod judge;
 pub mod lease;
 mod log;
 mod migrate;
 mod postgres;
 mod sqlite;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod testing;
 pub mod verify;
 pub mod views;
 mod writer;

@@ -230,6 +230,26 @@ impl Log {
         }
     }
 
+    /// The second position of an event id that stands twice; for [`crate::verify`].
+    pub(crate) async fn repeated_event(&self) -> Result<Option<u64>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.repeated_event().await,
+            Self::Postgres(log) => log.repeated_event().await,
+        }
+    }
+
+    /// What about the database's settings can lose what was acknowledged, a sentence each; for `doctor`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn durability(&self) -> Result<Vec<String>, LogError> {
+        match self {
+            // The one connection that writes sets what it needs itself.
+            Self::Sqlite(_) => Ok(Vec::new()),
+            Self::Postgres(log) => log.durability().await,
+        }
+    }
+
     /// Ends the writer and the tailer after what is under way, and closes the connections.
     pub async fn close(&self) {
         match self {

@@ -1,0 +1,162 @@
+//! Bodies that are too large for an event: rows of up to 256 KiB in the ledger's own database, under random ids.
+//!
+//! A blob is durable before the event that names it, because [`put`] answers after its own commit. It is no history:
+//! it can expire, and then says so; its id, length and digest stay in the event.
+
+use sqlx::{Connection as _, Row as _, SqliteConnection};
+use uuid::Uuid;
+
+use crate::{
+    log::{Log, LogError, Open},
+    postgres::{self, PostgresLog},
+    sqlite::{self, SqliteLog},
+};
+
+/// Bytes of a chunk.
+const CHUNK: usize = 256 << 10;
+
+/// Keeps `bytes` under `id`, durably. The same blob under the same id is kept once.
+///
+/// # Errors
+/// [`LogError`]; also where `id` stands for a blob of another length.
+pub async fn put(log: &Log, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
+    match log {
+        Log::Sqlite(log) => put_sqlite(log, id, bytes).await,
+        Log::Postgres(log) => put_postgres(log, id, bytes).await,
+    }
+}
+
+/// The bytes of a blob; none where there never was one, or it has expired.
+///
+/// # Errors
+/// [`LogError`]; [`LogError::Unavailable`] where some of its chunks are missing.
+pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
+    let (length, bytes) = match log {
+        Log::Sqlite(log) => {
+            let failed = |e| sqlite::failed("read a blob", &e);
+            // One statement, so that an expiry cannot come between.
+            let rows = sqlx::query(
+                "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
+                 WHERE id = ? AND expired_at IS NULL ORDER BY n",
+            )
+            .bind(id)
+            .fetch_all(log.readers())
+            .await
+            .map_err(failed)?;
+            let Some(first) = rows.first() else { return Ok(None) };
+            let length: i64 = first.try_get(0).map_err(failed)?;
+            let mut bytes = Vec::new();
+            for row in &rows {
+                bytes.extend_from_slice(row.try_get::<Option<&[u8]>, _>(1).map_err(failed)?.unwrap_or_default());
+            }
+            (length, bytes)
+        }
+        Log::Postgres(log) => {
+            let failed = |e| postgres::failed("read a blob", &e);
+            let rows = sqlx::query(
+                "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
+                 WHERE id = $1 AND expired_at IS NULL ORDER BY n",
+            )
+            .bind(id)
+            .fetch_all(log.pool())
+            .await
+            .map_err(failed)?;
+            let Some(first) = rows.first() else { return Ok(None) };
+            let length: i64 = first.try_get(0).map_err(failed)?;
+            let mut bytes = Vec::new();
+            for row in &rows {
+                bytes.extend_from_slice(row.try_get::<Option<&[u8]>, _>(1).map_err(failed)?.unwrap_or_default());
+            }
+            (length, bytes)
+        }
+    };
+    if i64::try_from(bytes.len()) == Ok(length) {
+        Ok(Some(bytes))
+    } else {
+        let reason = format!("blob {id} has {} bytes of its {length}", bytes.len());
+        Err(LogError::Unavailable { operation: "read a blob", reason })
+    }
+}
+
+async fn put_sqlite(log: &SqliteLog, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
+    let failed = |e: sqlx::Error| sqlite::failed("keep a blob", &e);
+    if log.mode() == Open::ReadOnly {
+        return Err(read_only());
+    }
+    // Between two batches of appends, on their connection: two writers of one file would only wait for each other.
+    let mut pen = log.pen().lock().await;
+    let connection: &mut SqliteConnection = match &mut *pen {
+        Some(connection) => connection,
+        None => pen.insert(log.open_again().await?),
+    };
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    let made = sqlx::query(
+        "INSERT INTO blob (id, length, created_at) VALUES (?, ?, CAST(round(unixepoch('subsec') * 1000000) AS INTEGER))
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(id)
+    .bind(length(bytes))
+    .execute(&mut *transaction)
+    .await
+    .map_err(failed)?;
+    if made.rows_affected() == 0 {
+        let row = sqlx::query("SELECT length FROM blob WHERE id = ?").bind(id).fetch_one(&mut *transaction).await;
+        return same_length(id, bytes, row.and_then(|row| row.try_get(0)).map_err(failed)?);
+    }
+    for (n, chunk) in (0_i64..).zip(bytes.chunks(CHUNK)) {
+        sqlx::query("INSERT INTO blob_chunk (blob, n, bytes) VALUES (?, ?, ?)")
+            .bind(id)
+            .bind(n)
+            .bind(chunk)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+async fn put_postgres(log: &PostgresLog, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
+    let failed = |e: sqlx::Error| postgres::failed("keep a blob", &e);
+    if log.mode() == Open::ReadOnly {
+        return Err(read_only());
+    }
+    let mut transaction = log.pool().begin().await.map_err(failed)?;
+    let made = sqlx::query(
+        "INSERT INTO blob (id, length, created_at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+         ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(id)
+    .bind(length(bytes))
+    .execute(&mut *transaction)
+    .await
+    .map_err(failed)?;
+    if made.rows_affected() == 0 {
+        let row = sqlx::query("SELECT length FROM blob WHERE id = $1").bind(id).fetch_one(&mut *transaction).await;
+        return same_length(id, bytes, row.and_then(|row| row.try_get(0)).map_err(failed)?);
+    }
+    for (n, chunk) in (0_i32..).zip(bytes.chunks(CHUNK)) {
+        sqlx::query("INSERT INTO blob_chunk (blob, n, bytes) VALUES ($1, $2, $3)")
+            .bind(id)
+            .bind(n)
+            .bind(chunk)
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+fn length(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX)
+}
+
+fn same_length(id: Uuid, bytes: &[u8], stored: i64) -> Result<(), LogError> {
+    if stored == length(bytes) {
+        return Ok(());
+    }
+    Err(LogError::Unavailable { operation: "keep a blob", reason: format!("{id} is another blob's id") })
+}
+
+fn read_only() -> LogError {
+    LogError::Unavailable { operation: "keep a blob", reason: "the ledger was opened to read only".to_owned() }
+}

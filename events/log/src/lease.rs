@@ -1,0 +1,166 @@
+//! Lease rows: who is working on which run. Not history, and not the truth either: the decider refuses any take but
+//! the current one. A lost row only makes others wait.
+//!
+//! On SQLite they live in a file of their own, `<ledger>-leases`, that is not synced at every commit and can be
+//! deleted: a beat every 10 s for each run would otherwise flush the ledger and wake everybody who follows it.
+
+use std::{path::PathBuf, time::Duration};
+
+use sqlx::{
+    ConnectOptions as _, Row as _, SqlitePool,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+};
+use uuid::Uuid;
+
+use crate::{
+    log::{Log, LogError, Open},
+    postgres,
+    sqlite::{self, SqliteLog},
+};
+
+/// One run's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The run.
+    pub run: Uuid,
+    /// Which take holds it.
+    pub take: u32,
+    /// Raised by one with each renewal.
+    pub beat: u64,
+}
+
+/// Writes the lease of `take`; false where a newer take holds the run, and nothing was written.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn beat(log: &Log, run: Uuid, take: u32, beat: u64) -> Result<bool, LogError> {
+    let beat = i64::try_from(beat).unwrap_or(i64::MAX);
+    let written = match log {
+        Log::Sqlite(log) => {
+            let Some(leases) = leases(log).await? else { return Err(read_only()) };
+            sqlx::query(
+                "INSERT INTO run_lease (run, take, beat) VALUES (?, ?, ?)
+                 ON CONFLICT (run) DO UPDATE SET take = excluded.take, beat = excluded.beat
+                 WHERE (excluded.take, excluded.beat) >= (run_lease.take, run_lease.beat)",
+            )
+            .bind(run)
+            .bind(take)
+            .bind(beat)
+            .execute(leases)
+            .await
+            .map_err(|e| sqlite::failed("renew a lease", &e))?
+            .rows_affected()
+        }
+        Log::Postgres(log) if log.mode() == Open::ReadOnly => return Err(read_only()),
+        Log::Postgres(log) => sqlx::query(
+            "INSERT INTO run_lease (run, take, beat) VALUES ($1, $2, $3)
+             ON CONFLICT (run) DO UPDATE SET take = excluded.take, beat = excluded.beat
+             WHERE (excluded.take, excluded.beat) >= (run_lease.take, run_lease.beat)",
+        )
+        .bind(run)
+        .bind(i64::from(take))
+        .bind(beat)
+        .execute(log.pool())
+        .await
+        .map_err(|e| postgres::failed("renew a lease", &e))?
+        .rows_affected(),
+    };
+    Ok(written == 1)
+}
+
+/// The leases of these runs; a run without a row is left out.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn read(log: &Log, runs: &[Uuid]) -> Result<Vec<Lease>, LogError> {
+    // There are as many rows as live runs: few enough to read them all.
+    Ok(read_all(log).await?.into_iter().filter(|lease| runs.contains(&lease.run)).collect())
+}
+
+/// All leases, by run.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn read_all(log: &Log) -> Result<Vec<Lease>, LogError> {
+    const ALL: &str = "SELECT run, take, beat FROM run_lease ORDER BY run";
+    match log {
+        Log::Sqlite(log) => {
+            let Some(leases) = leases(log).await? else { return Ok(Vec::new()) };
+            let rows = sqlx::query(ALL).fetch_all(leases).await;
+            let leases = rows.and_then(|rows| {
+                rows.iter().map(|row| Ok(lease(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+            });
+            leases.map_err(|e: sqlx::Error| sqlite::failed("read leases", &e))
+        }
+        Log::Postgres(log) => {
+            let rows = sqlx::query(ALL).fetch_all(log.pool()).await;
+            let leases = rows.and_then(|rows| {
+                rows.iter().map(|row| Ok(lease(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
+            });
+            leases.map_err(|e: sqlx::Error| postgres::failed("read leases", &e))
+        }
+    }
+}
+
+/// Gives up the lease of a run, unless a newer take holds it.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn drop_run(log: &Log, run: Uuid, take: u32) -> Result<(), LogError> {
+    match log {
+        Log::Sqlite(log) => {
+            let Some(leases) = leases(log).await? else { return Err(read_only()) };
+            let dropped = sqlx::query("DELETE FROM run_lease WHERE run = ? AND take <= ?").bind(run).bind(take);
+            dropped.execute(leases).await.map(drop).map_err(|e| sqlite::failed("drop a lease", &e))
+        }
+        Log::Postgres(log) if log.mode() == Open::ReadOnly => Err(read_only()),
+        Log::Postgres(log) => {
+            let dropped = sqlx::query("DELETE FROM run_lease WHERE run = $1 AND take <= $2").bind(run);
+            let dropped = dropped.bind(i64::from(take)).execute(log.pool()).await;
+            dropped.map(drop).map_err(|e| postgres::failed("drop a lease", &e))
+        }
+    }
+}
+
+fn lease(run: Uuid, take: i64, beat: i64) -> Lease {
+    Lease { run, take: u32::try_from(take).unwrap_or(u32::MAX), beat: beat.unsigned_abs() }
+}
+
+fn read_only() -> LogError {
+    LogError::Unavailable { operation: "renew a lease", reason: "the ledger was opened to read only".to_owned() }
+}
+
+/// The lease file's connection; a reader gets none where there is no file.
+async fn leases(log: &SqliteLog) -> Result<Option<&SqlitePool>, LogError> {
+    let mut file = log.path().as_os_str().to_owned();
+    file.push("-leases");
+    let file = PathBuf::from(file);
+    let read_only = log.mode() == Open::ReadOnly;
+    if read_only && log.lease_pool().get().is_none() && !file.exists() {
+        return Ok(None);
+    }
+    let opened = log.lease_pool().get_or_try_init(|| async {
+        let mut options = SqliteConnectOptions::new()
+            .filename(&file)
+            .busy_timeout(Duration::from_secs(5))
+            .read_only(read_only)
+            .disable_statement_logging();
+        if !read_only {
+            options = options
+                .create_if_missing(true)
+                .journal_mode(SqliteJournalMode::Wal)
+                .synchronous(SqliteSynchronous::Normal);
+        }
+        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
+        if !read_only {
+            sqlx::query(
+                "CREATE TABLE IF NOT EXISTS run_lease
+                 (run BLOB NOT NULL PRIMARY KEY, take INTEGER NOT NULL, beat INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+            )
+            .execute(&pool)
+            .await?;
+        }
+        Ok(pool)
+    });
+    opened.await.map(Some).map_err(|e: sqlx::Error| sqlite::failed("open the leases", &e))
+}

@@ -1,0 +1,149 @@
+//! Connections, and the tables behind them.
+
+use std::{str::FromStr as _, time::Duration};
+
+use sqlx::{
+    ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+use crate::{
+    log::{LogError, Open},
+    migrate::Found,
+};
+
+/// Connections for everything but appends.
+const POOL: u32 = 8;
+/// How long to wait for a connection.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Held while tables are made, so that two processes can open an empty database at once. Any number that is ours.
+const MIGRATION_LOCK: i64 = 0x4d57_4c47;
+
+/// How every session is opened: no frozen client may hold the lock for long, and no dead one is waited for.
+///
+/// Sequential scans are off because each statement here has an index, and a plan that was cached while a table was
+/// empty would otherwise scan it when it is full.
+const SETTINGS: [(&str, &str); 8] = [
+    ("idle_in_transaction_session_timeout", "10000"),
+    ("statement_timeout", "25000"),
+    ("tcp_user_timeout", "10000"),
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "2"),
+    ("tcp_keepalives_count", "3"),
+    ("enable_seqscan", "off"),
+    ("client_min_messages", "warning"),
+];
+
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, LogError> {
+    // What follows the last @ holds no password.
+    let shown = || url.rsplit_once('@').map_or("postgres", |(_, rest)| rest).to_owned();
+    let options = PgConnectOptions::from_str(url).map_err(|_| LogError::Address(shown()))?;
+    Ok(options.application_name("midwatch").options(SETTINGS).disable_statement_logging())
+}
+
+/// A pool over a database that is a ledger; made and migrated first where that may be.
+///
+/// # Errors
+/// [`LogError`].
+pub(crate) async fn migrated_pool(options: &PgConnectOptions, open: Open) -> Result<PgPool, LogError> {
+    let shown = shown(options);
+    let mut connection = match tokio::time::timeout(PATIENCE, options.connect()).await {
+        Ok(connected) => connected.map_err(|e| connection_failed(&shown, &e))?,
+        Err(_) => return Err(unreachable_sentence(&shown, "it does not answer")),
+    };
+    let found = inspect(&mut connection).await.map_err(|e| failed("open", &e))?;
+    match open {
+        Open::ReadOnly => found.readable(&shown)?,
+        Open::ReadWrite if found.missing(&shown)?.is_empty() => {}
+        Open::ReadWrite => migrate(&mut connection, &shown).await?,
+    }
+    // It did its work.
+    let _ = connection.close().await;
+    Ok(PgPoolOptions::new()
+        .min_connections(0)
+        .max_connections(POOL)
+        .acquire_timeout(PATIENCE)
+        .connect_lazy_with(options.clone()))
+}
+
+async fn inspect(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
+    let row = sqlx::query(
+        "SELECT count(*) FILTER (WHERE c.relname = 'ledger_schema'), count(*) FROM pg_class c
+         WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    match (row.try_get::<i64, _>(0)?, row.try_get::<i64, _>(1)?) {
+        (0, 0) => return Ok(Found::Nothing),
+        (0, _) => return Ok(Found::Foreign),
+        _ => {}
+    }
+    let row = sqlx::query("SELECT max(version) FROM ledger_schema WHERE application = 'midwatch'")
+        .fetch_one(connection)
+        .await;
+    match row {
+        Ok(row) => {
+            let version: Option<i32> = row.try_get(0)?;
+            Ok(version.map_or(Found::Foreign, |version| Found::Ledger(version.unsigned_abs())))
+        }
+        // A table of that name with other columns.
+        Err(error) if error.as_database_error().and_then(|e| e.code()).as_deref() == Some("42703") => {
+            Ok(Found::Foreign)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn migrate(connection: &mut PgConnection, shown: &str) -> Result<(), LogError> {
+    let failed = |error: sqlx::Error| failed("migrate", &error);
+    let mut transaction = connection.begin().await.map_err(failed)?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)")
+        .bind(MIGRATION_LOCK)
+        .execute(&mut *transaction)
+        .await
+        .map_err(failed)?;
+    // Again, under the lock: another process may have been quicker.
+    for migration in inspect(&mut transaction).await.map_err(failed)?.missing(shown)? {
+        sqlx::raw_sql(migration.postgres).execute(&mut *transaction).await.map_err(failed)?;
+        sqlx::query("INSERT INTO ledger_schema (version, application) VALUES ($1, 'midwatch')")
+            .bind(i32::try_from(migration.number).unwrap_or(i32::MAX))
+            .execute(&mut *transaction)
+            .await
+            .map_err(failed)?;
+    }
+    transaction.commit().await.map_err(failed)
+}
+
+/// The address without its password.
+fn shown(options: &PgConnectOptions) -> String {
+    format!(
+        "postgres://{}@{}:{}/{}",
+        options.get_username(),
+        options.get_socket().map_or(options.get_host().to_owned(), |socket| socket.display().to_string()),
+        options.get_port(),
+        options.get_database().unwrap_or(options.get_username()),
+    )
+}
+
+fn connection_failed(shown: &str, error: &sqlx::Error) -> LogError {
+    let database = error.as_database_error();
+    match database.and_then(|error| error.code()).as_deref() {
+        Some("28P01" | "28000") => unreachable_sentence(shown, "it refuses this user or password"),
+        Some("3D000") => unreachable_sentence(shown, "there is no such database; create it with `createdb`"),
+        Some("53300") => unreachable_sentence(shown, "it has no connection left"),
+        _ => unreachable_sentence(shown, &error.to_string()),
+    }
+}
+
+fn unreachable_sentence(shown: &str, reason: &str) -> LogError {
+    LogError::Unavailable { operation: "connect", reason: format!("{shown}: {reason}") }
+}
+
+/// What the driver said of a failed operation.
+pub(crate) fn failed(operation: &'static str, error: &sqlx::Error) -> LogError {
+    let reason = match error.as_database_error() {
+        Some(database) => database.message().to_owned(),
+        None => error.to_string(),
+    };
+    LogError::Unavailable { operation, reason }
+}

@@ -1,0 +1,249 @@
+//! What readers ask of the database. Each is one short statement.
+
+use midwatch_events::{Micros, Recorded, StreamName};
+use sqlx::{PgPool, Row as _, postgres::PgRow};
+
+use super::connect::failed;
+use crate::log::{Filter, LogError};
+
+/// The channel of the hints.
+pub(super) const CHANNEL: &str = "midwatch_ledger";
+
+/// `SELECT` over an event's columns, in the order that [`recorded`] reads them.
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT position, stream, version, event_id, event_type, schema, recorded_at, actor, correlation_id, ",
+            "causation_id, facts, content, salt, commitment, leaf_hash FROM events ",
+            $rest
+        )
+    };
+}
+pub(super) use select;
+
+pub(super) async fn stream(
+    pool: &PgPool,
+    stream: &StreamName,
+    from: u64,
+    limit: u32,
+) -> Result<Vec<Recorded>, LogError> {
+    let rows = sqlx::query(select!("WHERE stream = $1 AND version >= $2 ORDER BY version LIMIT $3"))
+        .bind(stream.as_str())
+        .bind(signed(from))
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await;
+    all_recorded(&rows.map_err(|e| failed("read a stream", &e))?)
+}
+
+pub(super) async fn stream_back(
+    pool: &PgPool,
+    stream: &StreamName,
+    before: u64,
+    limit: u32,
+) -> Result<Vec<Recorded>, LogError> {
+    let rows = sqlx::query(select!("WHERE stream = $1 AND version < $2 ORDER BY version DESC LIMIT $3"))
+        .bind(stream.as_str())
+        .bind(signed(before))
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await;
+    all_recorded(&rows.map_err(|e| failed("read a stream", &e))?)
+}
+
+pub(super) async fn all(
+    pool: &PgPool,
+    after: u64,
+    limit: u32,
+    filter: &Filter,
+) -> Result<(Vec<Recorded>, u64), LogError> {
+    if filter.event_types.is_empty() && filter.categories.is_empty() {
+        let rows = sqlx::query(select!("WHERE position > $1 ORDER BY position LIMIT $2"))
+            .bind(signed(after))
+            .bind(i64::from(limit))
+            .fetch_all(pool)
+            .await;
+        let events = all_recorded(&rows.map_err(|e| failed("read the ledger", &e))?)?;
+        let scanned = events.last().map_or(after, |event| event.position);
+        return Ok((events, scanned));
+    }
+    // Read first: what is appended meanwhile is the next page's.
+    let head = head(pool).await?;
+    if head <= after || limit == 0 {
+        return Ok((Vec::new(), after));
+    }
+    let events = filtered(pool, after, head, limit, filter).await?;
+    let full = u32::try_from(events.len()).is_ok_and(|read| read >= limit);
+    let scanned = events.last().filter(|_| full).map_or(head, |event| event.position);
+    Ok((events, scanned))
+}
+
+/// One look into an index per name, each in order and with the limit, so that a rare name costs nothing, however long
+/// the ledger is. `DISTINCT`: a name given twice must not give its events twice.
+const BY_CATEGORY: &str = "SELECT e.* FROM (SELECT DISTINCT unnest($1::text[]) COLLATE \"C\" AS name) names
+    CROSS JOIN LATERAL (
+        SELECT position, stream, version, event_id, event_type, schema, recorded_at, actor, correlation_id,
+            causation_id, facts, content, salt, commitment, leaf_hash
+        FROM events
+        WHERE split_part(stream, '-', 1) = names.name AND position > $2 AND position <= $3
+        ORDER BY position LIMIT $4
+    ) e
+    ORDER BY e.position LIMIT $4";
+
+/// As [`BY_CATEGORY`], by type; categories, where there are some, are checked at each event found.
+const BY_TYPE: &str = "SELECT e.* FROM (SELECT DISTINCT unnest($1::text[]) COLLATE \"C\" AS name) names
+    CROSS JOIN LATERAL (
+        SELECT position, stream, version, event_id, event_type, schema, recorded_at, actor, correlation_id,
+            causation_id, facts, content, salt, commitment, leaf_hash
+        FROM events
+        WHERE event_type = names.name AND position > $2 AND position <= $3
+            AND (cardinality($5::text[]) = 0 OR split_part(stream, '-', 1) = ANY ($5))
+        ORDER BY position LIMIT $4
+    ) e
+    ORDER BY e.position LIMIT $4";
+
+async fn filtered(
+    pool: &PgPool,
+    after: u64,
+    head: u64,
+    limit: u32,
+    filter: &Filter,
+) -> Result<Vec<Recorded>, LogError> {
+    let by_type = !filter.event_types.is_empty();
+    let (sql, names) = if by_type { (BY_TYPE, &filter.event_types) } else { (BY_CATEGORY, &filter.categories) };
+    let mut query = sqlx::query(sql).bind(names).bind(signed(after)).bind(signed(head)).bind(i64::from(limit));
+    if by_type {
+        query = query.bind(&filter.categories);
+    }
+    all_recorded(&query.fetch_all(pool).await.map_err(|e| failed("read the ledger", &e))?)
+}
+
+pub(super) async fn head(pool: &PgPool) -> Result<u64, LogError> {
+    let row = sqlx::query("SELECT coalesce(max(position), 0) FROM events").fetch_one(pool).await;
+    number("read the head", row)
+}
+
+pub(super) async fn store_time(pool: &PgPool) -> Result<Micros, LogError> {
+    let row = sqlx::query("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetch_one(pool).await;
+    row.and_then(|row| row.try_get(0)).map(Micros).map_err(|e| failed("read the clock", &e))
+}
+
+pub(super) async fn find_key(pool: &PgPool, key_hash: &[u8; 32]) -> Result<Option<(u64, [u8; 32])>, LogError> {
+    let row = sqlx::query("SELECT first_position, digest FROM ledger_key WHERE key_hash = $1")
+        .bind(key_hash.as_slice())
+        .fetch_optional(pool)
+        .await;
+    row.and_then(|row| row.as_ref().map(position_and_hash).transpose()).map_err(|e| failed("find a key", &e))
+}
+
+pub(super) async fn keys_between(pool: &PgPool, first: u64, last: u64) -> Result<Vec<(u64, [u8; 32])>, LogError> {
+    let rows = sqlx::query(
+        "SELECT first_position, key_hash FROM ledger_key WHERE first_position BETWEEN $1 AND $2 ORDER BY 1, 2",
+    )
+    .bind(signed(first))
+    .bind(signed(last))
+    .fetch_all(pool)
+    .await;
+    rows.and_then(|rows| rows.iter().map(position_and_hash).collect()).map_err(|e| failed("read keys", &e))
+}
+
+/// The second position of an event id that stands twice.
+pub(super) async fn repeated_event(pool: &PgPool) -> Result<Option<u64>, LogError> {
+    let row = sqlx::query("SELECT max(position) FROM events GROUP BY event_id HAVING count(*) > 1 ORDER BY 1 LIMIT 1")
+        .fetch_optional(pool)
+        .await;
+    match row.map_err(|e| failed("read event ids", &e))? {
+        Some(row) => number("read event ids", Ok(row)).map(Some),
+        None => Ok(None),
+    }
+}
+
+pub(super) async fn notify(pool: &PgPool, position: u64) -> Result<(), LogError> {
+    // It takes a transaction id, and nothing that has to be on the disk.
+    let told = async {
+        let mut connection = pool.begin().await?;
+        sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *connection).await?;
+        sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(CHANNEL)
+            .bind(position.to_string())
+            .execute(&mut *connection)
+            .await?;
+        connection.commit().await
+    };
+    told.await.map_err(|e| failed("tell other processes", &e))
+}
+
+pub(super) async fn durability(pool: &PgPool) -> Result<Vec<String>, LogError> {
+    let row = sqlx::query(
+        "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
+            current_setting('synchronous_standby_names')",
+    )
+    .fetch_one(pool)
+    .await
+    .map_err(|e| failed("read the settings", &e))?;
+    let setting = |column: usize| row.try_get::<String, _>(column).map_err(|e| failed("read the settings", &e));
+    let mut warnings = Vec::new();
+    if setting(0)? != "on" {
+        warnings.push("fsync is off: a power cut can lose or damage what was acknowledged; switch it on".to_owned());
+    }
+    if setting(1)? != "on" {
+        warnings.push("full_page_writes is off: a power cut can damage the ledger; switch it on".to_owned());
+    }
+    if setting(2)? == "off" {
+        warnings.push("synchronous_commit is off: a crash can lose what was acknowledged; switch it on".to_owned());
+    }
+    if setting(3)?.is_empty() {
+        warnings.push("there is no synchronous standby: a failover can lose what was acknowledged".to_owned());
+    }
+    Ok(warnings)
+}
+
+/// What PostgreSQL takes: no position or version reaches its limit.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn number(operation: &'static str, row: Result<PgRow, sqlx::Error>) -> Result<u64, LogError> {
+    let value: i64 = row.and_then(|row| row.try_get(0)).map_err(|e| failed(operation, &e))?;
+    Ok(value.unsigned_abs())
+}
+
+fn position_and_hash(row: &PgRow) -> Result<(u64, [u8; 32]), sqlx::Error> {
+    Ok((row.try_get::<i64, _>(0)?.unsigned_abs(), row.try_get(1).and_then(array)?))
+}
+
+fn all_recorded(rows: &[PgRow]) -> Result<Vec<Recorded>, LogError> {
+    rows.iter().map(|row| recorded(row).map_err(|error| damaged(row, &error))).collect()
+}
+
+fn damaged(row: &PgRow, error: &sqlx::Error) -> LogError {
+    LogError::Corrupt {
+        position: row.try_get::<i64, _>(0).unwrap_or_default().unsigned_abs(),
+        reason: error.to_string(),
+    }
+}
+
+pub(super) fn recorded(row: &PgRow) -> Result<Recorded, sqlx::Error> {
+    let schema: i32 = row.try_get(5)?;
+    Ok(Recorded {
+        position: row.try_get::<i64, _>(0)?.unsigned_abs(),
+        stream: StreamName::stored(row.try_get(1)?),
+        version: row.try_get::<i64, _>(2)?.unsigned_abs(),
+        event_id: row.try_get(3)?,
+        event_type: row.try_get(4)?,
+        schema: u16::try_from(schema).map_err(|error| sqlx::Error::Decode(Box::new(error)))?,
+        recorded_at: Micros(row.try_get(6)?),
+        actor: row.try_get(7)?,
+        correlation_id: row.try_get(8)?,
+        causation_id: row.try_get(9)?,
+        facts: row.try_get(10)?,
+        content: row.try_get(11)?,
+        salt: row.try_get::<Option<&[u8]>, _>(12)?.map(array).transpose()?,
+        commitment: row.try_get::<Option<&[u8]>, _>(13)?.map(array).transpose()?,
+        leaf_hash: row.try_get(14).and_then(array)?,
+    })
+}
+
+pub(super) fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], sqlx::Error> {
+    bytes.try_into().map_err(|_| sqlx::Error::Decode(format!("{} bytes where {N} belong", bytes.len()).into()))
+}

@@ -1,0 +1,193 @@
+//! The one connection that appends.
+
+use std::{collections::HashMap, future::Future, time::Duration};
+
+use midwatch_events::{Micros, Recorded, StreamName};
+use sqlx::{ConnectOptions as _, PgConnection, Row as _, postgres::PgConnectOptions, postgres::PgRow};
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{
+    connect::failed,
+    read::{self, select, signed},
+};
+use crate::{
+    judge::{Head, KnownKey, NewKey},
+    log::LogError,
+    writer::Fault,
+};
+
+/// How long a step may take, the wait for the lock included; a server that is silent for longer is left.
+const STEP: Duration = Duration::from_secs(25);
+
+/// Two statements in one message. The second locks and reads nothing: a statement that locks and reads at once sees the
+/// head from before its wait. The row is never updated: an updated one rots under an open snapshot.
+const BEGIN: &str = "BEGIN; SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE";
+
+const HEAD: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, position, recorded_at
+    FROM (SELECT) one LEFT JOIN (SELECT position, recorded_at FROM events ORDER BY position DESC LIMIT 1) e ON true";
+
+const VERSIONS: &str = "SELECT name, (SELECT max(version) FROM events WHERE stream = name)
+    FROM (SELECT unnest($1::text[]) COLLATE \"C\" AS name) names";
+
+const KEYS: &str = "SELECT k.key_hash, k.digest, k.first_position, k.count, e.recorded_at
+    FROM unnest($1::bytea[]) asked JOIN ledger_key k ON k.key_hash = asked JOIN events e ON e.position = k.first_position";
+
+const INSERT: &str = "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor,
+        correlation_id, causation_id, facts, content, salt, commitment, leaf_hash)
+    SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[], $5::text[], $6::int[], $7::bigint[],
+        $8::text[], $9::text[], $10::uuid[], $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[])";
+
+const INSERT_KEYS: &str = "INSERT INTO ledger_key (key_hash, digest, first_position, count)
+    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])";
+
+/// The appending connection; opened again after a fault.
+#[derive(Debug)]
+pub(crate) struct PostgresSession {
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+}
+
+impl PostgresSession {
+    pub(crate) fn new(options: PgConnectOptions) -> Self {
+        Self { options, connection: None }
+    }
+
+    fn connection(&mut self) -> Result<&mut PgConnection, Fault> {
+        self.connection.as_mut().ok_or_else(|| lost("no connection"))
+    }
+
+    pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
+        if self.connection.is_none() {
+            self.connection = Some(step(self.options.connect()).await?);
+        }
+        let connection = self.connection()?;
+        step(sqlx::raw_sql(BEGIN).execute(&mut *connection)).await?;
+        let row = step(sqlx::query(HEAD).fetch_one(connection)).await?;
+        head(&row).map_err(|error| fault(&error))
+    }
+
+    pub(crate) async fn versions(&mut self, streams: &[&StreamName]) -> Result<HashMap<StreamName, u64>, Fault> {
+        let names: Vec<&str> = streams.iter().map(|stream| stream.as_str()).collect();
+        let rows = step(sqlx::query(VERSIONS).bind(names).fetch_all(self.connection()?)).await?;
+        rows.iter().map(stream_and_version).collect::<Result<_, _>>().map_err(|error| fault(&error))
+    }
+
+    pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {
+        let hashes: Vec<&[u8]> = hashes.iter().map(<[u8; 32]>::as_slice).collect();
+        let rows = step(sqlx::query(KEYS).bind(hashes).fetch_all(self.connection()?)).await?;
+        rows.iter().map(key).collect::<Result<_, _>>().map_err(|error| fault(&error))
+    }
+
+    pub(crate) async fn events(&mut self, ids: &[Uuid]) -> Result<HashMap<Uuid, Recorded>, Fault> {
+        let query = sqlx::query(select!("WHERE event_id = ANY ($1::uuid[])")).bind(ids);
+        let rows = step(query.fetch_all(self.connection()?)).await?;
+        let events = rows.iter().map(|row| read::recorded(row).map(|event| (event.event_id, event)));
+        events.collect::<Result<_, _>>().map_err(|error| fault(&error))
+    }
+
+    pub(crate) async fn insert(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), Fault> {
+        let query = sqlx::query(INSERT)
+            .bind(column(rows, |event| signed(event.position)))
+            .bind(column(rows, |event| event.stream.as_str()))
+            .bind(column(rows, |event| signed(event.version)))
+            .bind(column(rows, |event| event.event_id))
+            .bind(column(rows, |event| event.event_type.as_str()))
+            .bind(column(rows, |event| i32::from(event.schema)))
+            .bind(column(rows, |event| event.recorded_at.0))
+            .bind(column(rows, |event| event.actor.as_str()))
+            .bind(column(rows, |event| event.correlation_id.as_deref()))
+            .bind(column(rows, |event| event.causation_id))
+            .bind(column(rows, |event| event.facts.as_slice()))
+            .bind(column(rows, |event| event.content.as_deref()))
+            .bind(column(rows, |event| event.salt.as_ref().map(<[u8; 16]>::as_slice)))
+            .bind(column(rows, |event| event.commitment.as_ref().map(<[u8; 32]>::as_slice)))
+            .bind(column(rows, |event| event.leaf_hash.as_slice()));
+        step(query.execute(self.connection()?)).await?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let query = sqlx::query(INSERT_KEYS)
+            .bind(column(keys, |key| key.hash.as_slice()))
+            .bind(column(keys, |key| key.digest.as_slice()))
+            .bind(column(keys, |key| signed(key.first)))
+            .bind(column(keys, |key| signed(key.count)));
+        step(query.execute(self.connection()?)).await.map(drop)
+    }
+
+    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
+        let Ok(connection) = self.connection() else { return Ok(()) };
+        match timeout(STEP, sqlx::query("COMMIT").execute(connection)).await {
+            Ok(committed) => committed.map(drop).map_err(|error| failed("commit", &error)),
+            Err(_) => Err(silent("commit")),
+        }
+    }
+
+    pub(crate) async fn roll_back(&mut self) {
+        let rolled_back = match &mut self.connection {
+            Some(connection) => step(sqlx::query("ROLLBACK").execute(connection)).await.is_ok(),
+            None => true,
+        };
+        if !rolled_back {
+            self.connection = None;
+        }
+    }
+
+    pub(crate) async fn drop_connection(&mut self) {
+        // Without a farewell: the server sees the end of the socket and gives up the lock.
+        self.connection = None;
+    }
+}
+
+/// One value of each row, for one bound array.
+fn column<'r, R, V>(rows: &'r [R], value: impl Fn(&'r R) -> V) -> Vec<V> {
+    rows.iter().map(value).collect()
+}
+
+async fn step<T>(statement: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, Fault> {
+    match timeout(STEP, statement).await {
+        Ok(done) => done.map_err(|error| fault(&error)),
+        Err(_) => Err(Fault::Lost(silent("append"))),
+    }
+}
+
+fn silent(operation: &'static str) -> LogError {
+    LogError::Unavailable { operation, reason: format!("it was silent for {} s", STEP.as_secs()) }
+}
+
+fn lost(reason: &str) -> Fault {
+    Fault::Lost(LogError::Unavailable { operation: "append", reason: reason.to_owned() })
+}
+
+fn fault(error: &sqlx::Error) -> Fault {
+    let said = failed("append", error);
+    let code = error.as_database_error().and_then(|error| error.code());
+    // Bad data, a constraint, a guard, a limit: it is the rows, not the connection.
+    match code.as_deref().and_then(|code| code.get(..2)) {
+        Some("22" | "23" | "P0" | "54") => Fault::Refused(said),
+        _ => Fault::Lost(said),
+    }
+}
+
+fn head(row: &PgRow) -> Result<Head, sqlx::Error> {
+    Ok(Head {
+        clock: Micros(row.try_get(0)?),
+        position: row.try_get::<Option<i64>, _>(1)?.unwrap_or_default().unsigned_abs(),
+        recorded_at: Micros(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()),
+    })
+}
+
+fn stream_and_version(row: &PgRow) -> Result<(StreamName, u64), sqlx::Error> {
+    let version = row.try_get::<Option<i64>, _>(1)?.unwrap_or_default();
+    Ok((StreamName::stored(row.try_get(0)?), version.unsigned_abs()))
+}
+
+fn key(row: &PgRow) -> Result<([u8; 32], KnownKey), sqlx::Error> {
+    let known = KnownKey {
+        digest: row.try_get(1).and_then(read::array)?,
+        first: row.try_get::<i64, _>(2)?.unsigned_abs(),
+        count: row.try_get::<i64, _>(3)?.unsigned_abs(),
+        recorded_at: Micros(row.try_get(4)?),
+    };
+    Ok((row.try_get(0).and_then(read::array)?, known))
+}
