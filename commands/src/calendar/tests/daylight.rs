@@ -125,6 +125,10 @@ fn apia_had_no_30_december_2011() {
             "2012-01-01T02:00:00+14:00"
         ]
     );
+    // Asked in the night that began on the 29th and, by the clocks, ends on the 31st.
+    let nights =
+        schedule(r#"{"kind":"every","zone":"Pacific/Apia","minutes":60,"between":{"from":"22:00","to":"06:00"}}"#);
+    assert_eq!(next(&nights, "2011-12-31T02:00:00+14:00", 1), ["2011-12-31T03:00:00+14:00"]);
 }
 
 #[test]

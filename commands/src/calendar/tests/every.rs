@@ -69,6 +69,17 @@ fn a_span_over_midnight_is_an_hour_shorter_or_longer_when_the_clocks_change() {
 }
 
 #[test]
+fn a_grid_ends_where_the_next_one_begins() {
+    // 02:30 moves to 03:30 on the spring day, past the next 03:00: the old grid (06:55Z, 07:20Z) stops at 03:00.
+    let schedule =
+        schedule(r#"{"kind":"every","zone":"America/New_York","minutes":25,"between":{"from":"03:00","to":"02:30"}}"#);
+    assert_eq!(
+        next(&schedule, "2026-03-08T06:30:00Z", 3),
+        ["2026-03-08T01:55:00-05:00", "2026-03-08T03:00:00-04:00", "2026-03-08T03:25:00-04:00"]
+    );
+}
+
+#[test]
 fn starts_and_ends_are_inclusive() {
     for (kind, expected) in [
         (
