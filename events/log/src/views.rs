@@ -374,12 +374,12 @@ impl Generation {
         Ok(self.views.state(self.table, self.number).await?.map(|state| state.position))
     }
 
-    /// The rows with these keys, those that exist. Ask for the checkpoint first and for the rows then: what another
-    /// process applies in between makes [`Generation::apply`] say `false`.
+    /// The rows with these keys, those that exist; `None` when the generation is gone. Ask for the checkpoint first and
+    /// for the rows then: what another process applies in between makes [`Generation::apply`] say `false`.
     ///
     /// # Errors
-    /// [`LogError`], also when the generation is gone.
-    pub async fn load(&self, keys: &[String]) -> Result<Vec<(String, Vec<u8>)>, LogError> {
+    /// [`LogError`].
+    pub async fn load(&self, keys: &[String]) -> Result<Option<Vec<(String, Vec<u8>)>>, LogError> {
         match &self.views.backend {
             Backend::Sqlite(views) => views.load(self.table, self.number, keys).await,
             Backend::Postgres(views) => views.load(self.table, self.number, keys).await,

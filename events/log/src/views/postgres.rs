@@ -219,10 +219,13 @@ impl PostgresViews {
         table: &Table,
         number: i64,
         keys: &[String],
-    ) -> Result<Vec<(String, Vec<u8>)>, LogError> {
+    ) -> Result<Option<Vec<(String, Vec<u8>)>>, LogError> {
         let text = format!("SELECT \"key\", doc FROM {} WHERE \"key\" = ANY($1)", table_name(table, number));
-        let rows = sqlx::query_as(AssertSqlSafe(text)).bind(keys).fetch_all(&self.pool).await;
-        rows.map_err(fault("load a projection's rows"))
+        match sqlx::query_as(AssertSqlSafe(text)).bind(keys).fetch_all(&self.pool).await {
+            Ok(rows) => Ok(Some(rows)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(fault("load a projection's rows")(error)),
+        }
     }
 
     pub(super) async fn apply(

@@ -162,7 +162,7 @@ impl SqliteViews {
         table: &Table,
         number: i64,
         keys: &[String],
-    ) -> Result<Vec<(String, Vec<u8>)>, LogError> {
+    ) -> Result<Option<Vec<(String, Vec<u8>)>>, LogError> {
         let reader = self.pools().await?.reader;
         let mut found = Vec::with_capacity(keys.len());
         for keys in keys.chunks(CHUNK) {
@@ -172,9 +172,13 @@ impl SqliteViews {
             for key in keys {
                 query = query.bind(key);
             }
-            found.extend(query.fetch_all(&reader).await.map_err(fault("load a projection's rows"))?);
+            match query.fetch_all(&reader).await {
+                Ok(rows) => found.extend(rows),
+                Err(error) if is_missing(&error) => return Ok(None),
+                Err(error) => return Err(fault("load a projection's rows")(error)),
+            }
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     pub(super) async fn apply(
