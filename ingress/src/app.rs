@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use midwatch_engine::Engine;
+use tokio::sync::watch;
 
 /// One process's web role. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -19,4 +20,17 @@ pub struct Settings {
     /// The address people and senders see, such as `https://watch.example`; without it pages name this setting instead
     /// of guessing.
     pub public_url: Option<String>,
+}
+
+/// Becomes true when the process is to stop: what streams without an end ends then. Every handler finds it as an
+/// `Extension<Stopping>`.
+#[derive(Clone, Debug)]
+pub struct Stopping(pub watch::Receiver<bool>);
+
+impl Stopping {
+    /// Comes back when the process is to stop.
+    pub async fn wait(&mut self) {
+        // A sender that is gone is a process that stops.
+        let _ = self.0.wait_for(|stop| *stop).await;
+    }
 }
