@@ -117,3 +117,6 @@ impl Decider for Delivery {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ mod refusal;
 pub mod repeat;
 pub mod routine;
 pub mod run;
+#[cfg(test)]
+mod spec;
 pub mod target;
 pub mod trigger;
 pub mod user;

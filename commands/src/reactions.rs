@@ -147,3 +147,6 @@ fn of_trigger(event: &TriggerEvent, stream: Option<TriggerId>) -> Vec<Reaction> 
         | TriggerEvent::RunClaimed(_) => vec![],
     }
 }
+
+#[cfg(test)]
+mod tests;

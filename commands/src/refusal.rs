@@ -121,3 +121,6 @@ pub(crate) fn named(what: &str, name: &str) -> Result<(), Refusal> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

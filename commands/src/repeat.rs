@@ -159,8 +159,12 @@ impl Decider for Repeat {
 
     fn evolve(&mut self, event: &RepeatEvent, _at: Micros) {
         match event {
-            RepeatEvent::Attempted { call, at_us, crossed, .. } => {
+            RepeatEvent::Attempted { call, at_us, count, crossed, .. } => {
                 self.attempts.push_back(Attempt { call: *call, at: *at_us, result: None });
+                // Attempts are in order of time, so those that left the window are the first; a state that is kept
+                // between calls grows no further than the window.
+                let left = self.attempts.len().saturating_sub(*count as usize);
+                self.attempts.drain(..left);
                 self.crossed = *crossed;
             }
             RepeatEvent::ThresholdCrossed { threshold, .. } => self.crossed = self.crossed.max(*threshold),

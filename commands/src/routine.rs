@@ -366,7 +366,7 @@ impl Decider for Routine {
             RoutineCommand::Delete => {
                 self.existing()?;
                 let mut events = vec![RoutineEvent::Deleted {}.into()];
-                events.extend(target_events(self.target.clear(), self.next));
+                events.extend(target_events(self.target.drop_all(), self.next));
                 Ok(events)
             }
             RoutineCommand::Tick(tick) => Ok(self.tick(tick)),
@@ -396,6 +396,7 @@ impl Decider for Routine {
     fn evolve(&mut self, event: &RoutineEvent, _at: Micros) {
         self.version += 1;
         match event {
+            RoutineEvent::Created { .. } if self.id.is_some() => {}
             RoutineEvent::Created { routine, name, owner, bot, schedule, work, limits, anchor_us, next_us } => {
                 self.id = Some(*routine);
                 self.name.clone_from(name);

@@ -255,6 +255,7 @@ impl Decider for Run {
 
     fn evolve(&mut self, event: &RunEvent, at: Micros) {
         match event {
+            RunEvent::Opened(_) if self.opened.is_some() => {}
             RunEvent::Opened(opened) => {
                 self.opened = Some(opened.clone());
                 self.opened_at = at;
@@ -280,7 +281,10 @@ impl Decider for Run {
             RunEvent::ToolCallEnded { decision, .. } => {
                 self.open_calls.remove(&decision.call);
             }
-            RunEvent::Ended(ended) => self.ended = Some((ended.outcome, ended.reason)),
+            RunEvent::Ended(ended) => {
+                // The first ending stands.
+                self.ended.get_or_insert((ended.outcome, ended.reason));
+            }
         }
     }
 }

@@ -120,12 +120,6 @@ impl Target {
         Some(if self.live.is_none() && may_start { Micros(0) } else { expires })
     }
 
-    /// What happens to the deliveries that wait when the target is deleted.
-    pub(crate) fn clear(&self) -> Vec<TargetEvent> {
-        let dropped = |waiting: &DeliveryQueued| TargetEvent::Dropped(waiting.delivery, DropReason::TargetGone);
-        self.queue.iter().map(dropped).collect()
-    }
-
     /// [`Target::failures`] once the live run has ended so.
     pub(crate) fn failures_after(&self, outcome: Outcome) -> u32 {
         match outcome {
@@ -175,3 +169,6 @@ pub fn claim_key(scope: &str, what: &[&str]) -> midwatch_events::key::Key {
     let asked: Vec<&[u8]> = parts[1..].iter().map(|part| part.as_bytes()).collect();
     midwatch_events::key::Key::new(&parts, &asked)
 }
+
+#[cfg(test)]
+mod tests;

@@ -232,7 +232,7 @@ impl Decider for Trigger {
             TriggerCommand::Delete => {
                 self.existing()?;
                 let mut events = vec![TriggerEvent::Deleted {}.into()];
-                events.extend(target_events(self.target.clear()));
+                events.extend(target_events(self.target.drop_all()));
                 Ok(events)
             }
             TriggerCommand::Queue(asked) => {
@@ -254,6 +254,7 @@ impl Decider for Trigger {
 
     fn evolve(&mut self, event: &TriggerEvent, _at: Micros) {
         match event {
+            TriggerEvent::Created { .. } if self.id.is_some() => {}
             TriggerEvent::Created { trigger, name, owner, endpoint, routine, bot, secret, intake, limits } => {
                 self.id = Some(*trigger);
                 self.name.clone_from(name);

@@ -2,7 +2,7 @@
 
 use midwatch_events::{
     Micros, New,
-    id::{ProcessId, RunId},
+    id::{ProcessId, RoutineId, RunId},
     routine::{MissedReason, RoutineEvent, RunClaimed, SkippedReason},
     run::Cause,
     time::SECOND_US,
@@ -32,15 +32,32 @@ const STEPS_MAX: usize = 1_000;
 
 /// The first window of a new routine: the newest that is still inside the grace ("weekdays at eight", written at
 /// 08:03, runs today), else the next one.
-pub(super) fn first(schedule: &Schedule, now: Micros, grace_s: u32) -> Option<Micros> {
-    let after = Micros(now.plus_s(-i64::from(grace_s)).0 - 1);
+pub(super) fn first(schedule: &Schedule, routine: RoutineId, now: Micros, grace_s: u32) -> Option<Micros> {
+    let oldest = now.plus_s(-i64::from(grace_s)).0.saturating_sub(delay_us(schedule, routine));
+    let after = just_before(Micros(oldest));
     match schedule.stretch(after, now, now) {
         Some(within_grace) => Some(within_grace.last.at),
         None => schedule.next_after(now, now).map(|window| window.at),
     }
 }
 
+/// How long each of the routine's windows is put off by its jitter, in microseconds; the same for all of them.
+fn delay_us(schedule: &Schedule, routine: RoutineId) -> i64 {
+    schedule.effective_at(Micros(0), routine.uuid().as_bytes()).0
+}
+
+fn just_before(instant: Micros) -> Micros {
+    Micros(instant.0.saturating_sub(1))
+}
+
 impl Routine {
+    /// The first window that is not before `from` (an edit, a resume, the lift of a halt). A clock that was set back
+    /// brings no window again: it is also later than every window that has ended (promise 2).
+    pub(super) fn next_from(&self, schedule: &Schedule, from: Micros, anchor: Micros) -> Option<Micros> {
+        let after = self.ended_up_to.map_or(just_before(from), |ended| ended.max(just_before(from)));
+        schedule.next_after(after, anchor).map(|window| window.at)
+    }
+
     /// How each window up to now ends. Nothing is recorded for windows that do not exist (design: routine paused,
     /// suspended, deleted; before the lift of a halt), but the move of the next window over them is.
     pub(super) fn tick(&self, tick: Tick) -> Vec<New<RoutineEvent>> {
@@ -54,14 +71,15 @@ impl Routine {
         if let (Some(window), Some(lifted)) = (next, tick.lifted_at)
             && window < lifted
         {
-            next = after(Micros(lifted.0 - 1));
+            next = self.next_from(schedule, lifted, self.anchor);
             events.push(RoutineEvent::Rearmed { next_us: next });
         }
         let grace_us = i64::from(self.limits.grace_s) * SECOND_US;
+        let delay_us = delay_us(schedule, id);
         for _ in 0..STEPS_MAX {
-            let Some(window) = next.filter(|window| tick.now >= self.due_at(schedule, *window)) else { break };
-            if tick.now.since(self.due_at(schedule, window)) > grace_us {
-                let missed = self.missed(schedule, window, Micros(tick.now.0 - grace_us));
+            let Some(window) = next.filter(|window| tick.now.since(*window) >= delay_us) else { break };
+            if tick.now.since(window) > delay_us + grace_us {
+                let missed = self.missed(schedule, window, Micros(tick.now.0 - grace_us - delay_us));
                 next = missed.next;
                 events.push(missed.event());
                 continue;
@@ -88,19 +106,9 @@ impl Routine {
         events.into_iter().map(New::from).collect()
     }
 
-    /// When a window may start: its own time, and its jitter.
-    fn due_at(&self, schedule: &Schedule, window: Micros) -> Micros {
-        match self.id {
-            Some(id) => schedule.effective_at(window, id.uuid().as_bytes()),
-            None => window,
-        }
-    }
-
-    /// The windows from `first` on that are later than the grace: all that were due before `until`.
+    /// The windows from `first` on that are later than the grace: all before `until`.
     fn missed(&self, schedule: &Schedule, first: Micros, until: Micros) -> Missed {
-        let stretch = schedule.stretch(first, self.anchor, Micros(until.0 - 1));
-        // A jittered window near the edge may still be inside its grace: then it is not part of the stretch.
-        let stretch = stretch.filter(|stretch| self.due_at(schedule, stretch.last.at) < until);
+        let stretch = schedule.stretch(first, self.anchor, just_before(until));
         let (last, count) = stretch.map_or((first, 1), |more| (more.last.at, more.count + 1));
         let next = schedule.next_after(last, self.anchor).map(|window| window.at);
         Missed { first, last, count, next }

@@ -1,0 +1,256 @@
+//! A random walk on one routine, and what holds after every step (promises 1 and 2).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use midwatch_events::{id::DeliveryId, routine::DeliveryQueued};
+use proptest::prelude::*;
+
+use super::*;
+
+const SCHEDULES: [&str; 4] = [
+    QUARTERS,
+    AT_EIGHT,
+    r#"{"kind":"every","zone":"UTC","minutes":7,"jitter_s":400}"#,
+    r#"{"kind":"cron","zone":"Europe/Berlin","expr":"*/20 6-20 * * *"}"#,
+];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Tick,
+    Jump { seconds: i64 },
+    Lift,
+    RunNow,
+    Settle { older: bool, outcome: Outcome },
+    Pause,
+    Suspend,
+    Resume,
+    Edit { schedule: usize },
+    Grace { grace_s: u32 },
+    Queue { age_s: i64, queue_max: u32 },
+    ClaimNext,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let outcome = prop::sample::select(vec![Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled]);
+    let step = prop_oneof![
+        6 => Just(Step::Tick),
+        5 => (0_i64..1_200).prop_map(|seconds| Step::Jump { seconds }),
+        1 => (-4_000_i64..12_000).prop_map(|seconds| Step::Jump { seconds }),
+        1 => Just(Step::Lift),
+        2 => Just(Step::RunNow),
+        5 => (prop::bool::weighted(0.2), outcome).prop_map(|(older, outcome)| Step::Settle { older, outcome }),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Suspend),
+        2 => Just(Step::Resume),
+        1 => (0..SCHEDULES.len()).prop_map(|schedule| Step::Edit { schedule }),
+        1 => (0_u32..3_000).prop_map(|grace_s| Step::Grace { grace_s }),
+        3 => (1_i64..3_000, 0_u32..4).prop_map(|(age_s, queue_max)| Step::Queue { age_s, queue_max }),
+        3 => Just(Step::ClaimNext),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// What is known from the events alone, without asking the routine.
+struct World {
+    routine: Routine,
+    now: Micros,
+    lifted: Option<Micros>,
+    things: u128,
+    live: Option<RunId>,
+    runs: Vec<RunId>,
+    /// How each window ended.
+    endings: BTreeMap<Micros, &'static str>,
+    /// Windows later than this exist: since the last creation, edit, resume or lift, and none that had ended by then.
+    exists_after: Micros,
+    waiting: VecDeque<DeliveryQueued>,
+    delivered: BTreeSet<DeliveryId>,
+}
+
+impl World {
+    fn new(schedule: usize, grace_s: u32) -> Self {
+        let routine = with_grace(SCHEDULES[schedule], "2026-12-01T07:58:30Z", grace_s).0;
+        let first = routine.next.expect("a first window");
+        Self {
+            routine,
+            now: at("2026-12-01T07:58:30Z"),
+            lifted: None,
+            things: 1_000,
+            live: None,
+            runs: vec![],
+            endings: BTreeMap::new(),
+            exists_after: Micros(first.0 - 1),
+            waiting: VecDeque::new(),
+            delivered: BTreeSet::new(),
+        }
+    }
+
+    fn windows(&self, after: Micros, up_to: Micros) -> Vec<Micros> {
+        let schedule = self.routine.schedule.as_ref().expect("a schedule");
+        schedule.windows(after, self.routine.anchor, up_to, 100_000).into_iter().map(|window| window.at).collect()
+    }
+
+    /// Windows whose instant, and jitter, are over and that must have ended by now.
+    fn due(&self) -> Vec<Micros> {
+        let routine: RoutineId = id(1);
+        let schedule = self.routine.schedule.as_ref().expect("a schedule");
+        let lifted = self.lifted.map_or(self.exists_after, |lifted| Micros(lifted.0 - 1));
+        let due = |window: &Micros| schedule.effective_at(*window, routine.uuid().as_bytes()) <= self.now;
+        self.windows(self.exists_after.max(lifted), self.now).into_iter().filter(due).collect()
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        self.things += 1;
+        let command = match step {
+            Step::Jump { seconds } => {
+                self.now = self.now.plus_s(*seconds);
+                return Ok(());
+            }
+            Step::Lift => {
+                self.lifted = Some(self.now);
+                return Ok(());
+            }
+            Step::Tick => {
+                let lifted_at = self.lifted;
+                RoutineCommand::Tick(Tick { now: self.now, lifted_at, ..tick_of("08:00:00") })
+            }
+            Step::RunNow => run_now(self.things),
+            Step::Settle { older, outcome } => {
+                let run = if *older { self.runs.first().copied() } else { self.live };
+                settle(run.unwrap_or(id(9_999)), *outcome)
+            }
+            Step::Pause => pause(),
+            Step::Suspend => suspend(),
+            Step::Resume => RoutineCommand::Resume { now: self.now },
+            Step::Edit { schedule } => RoutineCommand::Edit(Box::new(Edit {
+                schedule: Some(SCHEDULES[*schedule].to_owned()),
+                now: self.now,
+                ..Edit::default()
+            })),
+            Step::Grace { grace_s } => {
+                let limits = Limits { grace_s: *grace_s, ..Limits::default() };
+                RoutineCommand::Edit(Box::new(Edit { limits: Some(limits), now: self.now, ..Edit::default() }))
+            }
+            Step::Queue { age_s, queue_max } => {
+                let delivery =
+                    DeliveryQueued { delivery: id(self.things), trigger: id(4), expires_us: self.now.plus_s(*age_s) };
+                RoutineCommand::Queue(Queueing { delivery, queue_max: *queue_max })
+            }
+            Step::ClaimNext => {
+                RoutineCommand::ClaimNext(ClaimNext { namespace: NAMESPACE, process: id(9), now: self.now })
+            }
+        };
+        // A refusal changes nothing.
+        let Ok(events) = self.routine.decide(command) else { return Ok(()) };
+        for event in events {
+            self.happens(&event.facts)?;
+        }
+        self.afterwards(step)
+    }
+
+    fn happens(&mut self, event: &RoutineEvent) -> Result<(), TestCaseError> {
+        let before = self.routine.next;
+        self.routine.evolve(event, self.now);
+        let next = self.routine.next;
+        match event {
+            RoutineEvent::RunClaimed(claim) => {
+                prop_assert_eq!(self.live, None, "a second live run");
+                prop_assert!(!self.runs.contains(&claim.run), "a run twice");
+                self.live = Some(claim.run);
+                self.runs.push(claim.run);
+                match claim.window_us {
+                    Some(window) => self.window_ends(window, window, "ran", before)?,
+                    None => prop_assert_eq!(before, next, "only windows move the next window"),
+                }
+                if let Some(delivery) = claim.delivery {
+                    let oldest = self.waiting.iter().find(|waiting| waiting.expires_us > self.now);
+                    prop_assert_eq!(oldest.map(|waiting| waiting.delivery), Some(delivery), "out of order");
+                }
+            }
+            RoutineEvent::RunSettled(settled) => {
+                prop_assert_eq!(self.live, Some(settled.run));
+                self.live = None;
+            }
+            RoutineEvent::WindowsMissed { first_us, last_us, count, .. } => {
+                let windows = self.windows(Micros(first_us.0 - 1), *last_us);
+                prop_assert_eq!(windows.len() as u64, *count);
+                for window in windows {
+                    self.window_ends(window, *last_us, "missed", before)?;
+                }
+                prop_assert_eq!(before, Some(*first_us));
+            }
+            RoutineEvent::WindowSkipped { window_us, live, .. } => {
+                prop_assert_eq!(self.live, Some(*live));
+                self.window_ends(*window_us, *window_us, "skipped", before)?;
+            }
+            RoutineEvent::Rearmed { .. } => {
+                prop_assert!(before < next || next.is_none(), "{before:?} {next:?}");
+                self.exists_after = self.exists_after.max(Micros(self.lifted.expect("a lift").0 - 1));
+            }
+            RoutineEvent::Rescheduled { .. } | RoutineEvent::Resumed { .. } => {
+                let ended = self.endings.last_key_value().map(|(window, _)| *window);
+                self.exists_after = ended.map_or(Micros(self.now.0 - 1), |ended| ended.max(Micros(self.now.0 - 1)));
+                prop_assert!(next.is_none_or(|next| next > self.exists_after));
+            }
+            RoutineEvent::DeliveryQueued(queued) => self.waiting.push_back(queued.clone()),
+            RoutineEvent::DeliveryTaken { delivery, .. } | RoutineEvent::DeliveryDropped { delivery, .. } => {
+                prop_assert!(self.delivered.insert(*delivery), "a delivery ends twice");
+                self.waiting.retain(|waiting| waiting.delivery != *delivery);
+            }
+            RoutineEvent::Created { .. }
+            | RoutineEvent::Renamed { .. }
+            | RoutineEvent::WorkReplaced { .. }
+            | RoutineEvent::LimitsReplaced { .. }
+            | RoutineEvent::Paused {}
+            | RoutineEvent::Suspended { .. }
+            | RoutineEvent::Deleted {} => prop_assert_eq!(before, next, "only windows move the next window"),
+        }
+        Ok(())
+    }
+
+    fn window_ends(
+        &mut self,
+        window: Micros,
+        last: Micros,
+        how: &'static str,
+        before: Option<Micros>,
+    ) -> Result<(), TestCaseError> {
+        prop_assert_eq!(self.routine.phase, Phase::Active);
+        prop_assert!(window > self.exists_after, "it does not exist");
+        prop_assert!(self.lifted.is_none_or(|lifted| window >= lifted), "it lay in a halt");
+        prop_assert!(before.is_some_and(|before| before <= window));
+        prop_assert!(self.routine.next.is_none_or(|next| next > last), "the next window is strictly later");
+        prop_assert_eq!(self.endings.insert(window, how), None, "a window ends twice");
+        Ok(())
+    }
+
+    fn afterwards(&self, step: &Step) -> Result<(), TestCaseError> {
+        prop_assert_eq!(self.routine.target.live, self.live);
+        prop_assert_eq!(&self.routine.target.queue, &self.waiting);
+        if matches!(step, Step::Tick) && self.routine.phase == Phase::Active {
+            let open: Vec<_> = self.due().into_iter().filter(|window| !self.endings.contains_key(window)).collect();
+            prop_assert_eq!(open, vec![], "windows without an ending");
+        }
+        if matches!(step, Step::ClaimNext) {
+            prop_assert!(self.waiting.iter().all(|waiting| waiting.expires_us > self.now), "too old");
+            let stuck = self.live.is_none() && self.routine.may_start() && !self.waiting.is_empty();
+            prop_assert!(!stuck, "a delivery waits for a free routine");
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn one_live_run_and_one_ending_for_each_window(
+        schedule in 0..SCHEDULES.len(),
+        grace_s in 0_u32..3_000,
+        steps in steps(),
+    ) {
+        let mut world = World::new(schedule, grace_s);
+        for step in steps.iter().chain([&Step::Resume, &Step::Tick]) {
+            world.step(step)?;
+        }
+    }
+}
