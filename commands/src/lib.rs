@@ -12,6 +12,7 @@ pub mod calendar;
 pub mod delivery;
 pub mod engine;
 pub mod reactions;
+pub mod recording;
 mod refusal;
 pub mod repeat;
 pub mod routine;

@@ -309,7 +309,10 @@ fn parse(text: &str) -> Result<Schedule, Refusal> {
 fn work_kind(work: &Work) -> Result<WorkKind, Refusal> {
     match (&work.instruction, &work.recording) {
         (Some(instruction), None) if !instruction.trim().is_empty() => Ok(WorkKind::Instruction),
-        (None, Some(_)) => Ok(WorkKind::Recording),
+        (None, Some(recording)) => {
+            crate::recording::Recording::parse(recording).map_err(Refusal::Invalid)?;
+            Ok(WorkKind::Recording)
+        }
         (Some(_), None) => Err(Refusal::Invalid("the instruction is empty; say what the Bot is to do".to_owned())),
         _ => Err(Refusal::Invalid("give either an instruction or a recording".to_owned())),
     }

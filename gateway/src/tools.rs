@@ -19,6 +19,15 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// Whether such a call only looks; those are counted against higher thresholds.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        match self {
+            Self::ListFiles | Self::ReadFile => true,
+            Self::WriteFile => false,
+        }
+    }
+
     /// The word a rule compares with.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

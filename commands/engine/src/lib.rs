@@ -21,6 +21,7 @@ pub mod handle;
 pub mod intake;
 pub mod leases;
 pub mod people;
+pub mod processes;
 pub mod projector;
 pub mod reactor;
 pub mod routines;

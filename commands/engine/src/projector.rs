@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
 use midwatch_events::{AnyEvent, Micros, Recorded, codec::CodecError};
 use midwatch_log::{
-    Filter, LogError,
+    Filter,
     views::{Attached, Cell, Column, Condition, Cursor, Generation, Kind, Order, Query, RowWrite, Table},
 };
 use midwatch_projections::{self as pure, Projection, View};
@@ -248,10 +248,9 @@ async fn apply(view: View, generation: &Generation, from: u64, events: &[Recorde
         keys
     };
     let mut rows: BTreeMap<String, Option<Vec<u8>>> = keys.iter().map(|key| (key.clone(), None)).collect();
-    match generation.load(&keys).await {
-        Ok(loaded) => rows.extend(loaded.into_iter().map(|(key, doc)| (key, Some(doc)))),
-        Err(error) => return gone_or(error, from),
-    }
+    // A generation that was replaced meanwhile is no fault: the next round attaches to its successor.
+    let Some(loaded) = generation.load(&keys).await? else { return Ok(from) };
+    rows.extend(loaded.into_iter().map(|(key, doc)| (key, Some(doc))));
     let mut writes = BTreeMap::new();
     let (mut to, mut at) = (from, Micros::default());
     for (event, recorded) in &decoded {
@@ -279,8 +278,11 @@ async fn apply(view: View, generation: &Generation, from: u64, events: &[Recorde
     Ok(to)
 }
 
+/// The position of an event that cannot be taken in, and why.
+type Stopped = Option<(u64, String)>;
+
 /// The events this binary can read, up to the first it cannot; and that one, where it is damaged.
-fn decode(events: &[Recorded]) -> (Vec<(AnyEvent, &Recorded)>, Option<(u64, String)>) {
+fn decode(events: &[Recorded]) -> (Vec<(AnyEvent, &Recorded)>, Stopped) {
     let mut decoded = Vec::with_capacity(events.len());
     for recorded in events {
         match AnyEvent::decode(recorded) {
@@ -293,15 +295,6 @@ fn decode(events: &[Recorded]) -> (Vec<(AnyEvent, &Recorded)>, Option<(u64, Stri
         }
     }
     (decoded, None)
-}
-
-/// A generation that was replaced while it was read is no fault: the next round attaches to its successor.
-fn gone_or(error: LogError, from: u64) -> Result<u64, EngineError> {
-    tracing::debug!(%error, "the generation could not be read; attaching again");
-    match error {
-        LogError::Unavailable { .. } => Ok(from),
-        other => Err(other.into()),
-    }
 }
 
 fn row_write(write: pure::Write) -> RowWrite {

@@ -11,6 +11,9 @@ use super::{
     history::{History, Message, ToolCall},
 };
 
+/// More messages, calls and answers than this in one run are no conversation.
+const MAX_ITEMS: usize = 1_000;
+
 /// Why nothing more is read.
 #[derive(Debug)]
 pub(super) enum Stop {
@@ -95,7 +98,13 @@ impl Assembler {
             }
             (Phase::Waiting, _) => violation("sent an event before RUN_STARTED"),
             (Phase::Running, Event::RunStarted) => violation("started a run inside a run"),
-            (Phase::Running, event) => self.take_running(event),
+            (Phase::Running, event) => {
+                self.take_running(event)?;
+                if self.entries.len() + self.calls.len() + self.answers.len() > MAX_ITEMS {
+                    return violation(format!("sent more than {MAX_ITEMS} messages and calls in one run"));
+                }
+                Ok(())
+            }
             (Phase::Finished(_), Event::RunStarted) => violation("started a second run in one answer"),
             (Phase::Finished(_), _) => violation("sent an event after RUN_FINISHED"),
         }

@@ -1,7 +1,8 @@
 //! Server-sent events, as far as AG-UI needs them: the `data` of each event.
 //!
 //! Of our own because no crate fits: `sse-stream` has no limits, `eventsource-stream` is no longer kept, `sse-core`
-//! limits an event but not a line; and all of them drop a last event without a blank line behind it, which AG-UI counts.
+//! limits an event but not a line; and all of them drop a last event without a blank line behind it, which counts in
+//! AG-UI.
 
 /// Turns bytes into the data of events. Lines end with LF, CR LF or CR.
 #[derive(Debug)]
@@ -108,7 +109,8 @@ mod tests {
 
     #[test]
     fn every_line_ending_comments_and_fields_without_meaning_are_read() {
-        let stream = ": hello\n\nevent: x\nid: 7\nretry: 1\ndata: one\n\ndata:two\r\ndata:  three\r\n\r\ndata: four\r\rdata\n\ndata: last";
+        let stream = ": hello\n\nevent: x\nid: 7\nretry: 1\ndata: one\n\ndata:two\r\ndata:  three\r\n\r\n\
+                      data: four\r\rdata\n\ndata: last";
         assert_eq!(decode(&[stream.as_bytes()], 100).unwrap(), ["one", "two\n three", "four", "", "last"]);
     }
 

@@ -1,4 +1,4 @@
-//! Answers as a socket brings them: every stream of `tests-data/agui_streams.json`, and what TCP and HTTP can do to one.
+//! Answers as a socket brings them: every stream of `tests-data/agui_streams.json`, and what TCP and HTTP can do.
 
 use serde::Deserialize;
 use tokio::{
@@ -125,6 +125,9 @@ async fn every_known_stream_has_our_verdict() {
             let pending: Vec<_> = produced.pending().map(|call| call.id.clone()).collect();
             assert_eq!(pending, case.pending.unwrap_or_default(), "{}", case.name);
             assert_eq!(produced.last_text(), case.text.as_deref(), "{}", case.name);
+            let answers: Vec<_> = produced.messages.iter().filter_map(Message::answers).collect();
+            let distinct: std::collections::BTreeSet<_> = answers.iter().collect();
+            assert_eq!(distinct.len(), answers.len(), "{}: a call has one answer", case.name);
         }
         if let Err(failure) = result {
             let sentence = failure.to_string();
@@ -240,6 +243,11 @@ async fn lines_messages_and_runs_have_limits() {
         let failure = answered(http(200, "text/event-stream", &stream), options()).await.unwrap_err();
         assert!(failure.to_string().contains(why), "{failure}");
     }
+    let calls =
+        (0..600).map(|n| json!({ "type": "TOOL_CALL_CHUNK", "toolCallId": format!("c{n}"), "toolCallName": "f" }));
+    let stream = sse(&std::iter::once(json!({ "type": "RUN_STARTED" })).chain(calls).collect::<Vec<_>>());
+    let failure = answered(http(200, "text/event-stream", &stream), AguiOptions::default()).await.unwrap_err();
+    assert!(failure.to_string().contains("more than 1000 messages and calls"), "{failure}");
 }
 
 #[tokio::test]
@@ -261,6 +269,8 @@ async fn redirects_are_not_followed_and_error_pages_lose_their_secrets() {
 
 #[tokio::test]
 async fn reasoning_and_what_the_bot_wants_back_are_kept() {
+    let content = json!([{ "type": "text", "text": "09:00" }, { "type": "image" }]);
+    let usage = json!([{ "model": "m", "inputTokens": 50, "outputTokens": 7, "totalTokens": 57 }]);
     let events = [
         json!({ "type": "RUN_STARTED" }),
         json!({ "type": "REASONING_START", "messageId": "q" }),
@@ -270,9 +280,9 @@ async fn reasoning_and_what_the_bot_wants_back_are_kept() {
         json!({ "type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "q", "encryptedValue": "sig" }),
         json!({ "type": "TOOL_CALL_CHUNK", "toolCallId": "c", "toolCallName": "clock", "parentMessageId": "m" }),
         json!({ "type": "REASONING_ENCRYPTED_VALUE", "subtype": "tool-call", "entityId": "c", "encryptedValue": "call" }),
-        json!({ "type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": [{ "type": "text", "text": "09:00" }, { "type": "image" }] }),
+        json!({ "type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c", "content": content }),
         json!({ "type": "REASONING_ENCRYPTED_VALUE", "subtype": "message", "entityId": "t", "encryptedValue": "result" }),
-        json!({ "type": "RUN_FINISHED", "usage": [{ "model": "m", "inputTokens": 50, "outputTokens": 7, "totalTokens": 57 }] }),
+        json!({ "type": "RUN_FINISHED", "usage": usage }),
     ];
     let RunOutcome { produced, .. } =
         answered(http(200, "text/event-stream", &sse(&events)), AguiOptions::default()).await.unwrap();

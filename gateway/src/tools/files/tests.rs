@@ -156,9 +156,17 @@ async fn a_link_that_stays_inside_is_not_followed_either() {
     let place = place();
     std::fs::write(place.inside.join("denied.txt"), "by name").unwrap();
     symlink("denied.txt", place.inside.join("innocent.txt")).unwrap();
-    assert!(place.refused(READ_FILE, json!({ "path": "innocent.txt" })).await.contains("symbolic link"));
+    std::fs::create_dir(place.inside.join("denied")).unwrap();
+    symlink("denied", place.inside.join("other")).unwrap();
+    for (tool, arguments) in [
+        (READ_FILE, json!({ "path": "innocent.txt" })),
+        (WRITE_FILE, json!({ "path": "other/x.txt", "contents": "x" })),
+        (LIST_FILES, json!({ "path": "other" })),
+    ] {
+        assert!(place.refused(tool, arguments).await.contains("symbolic link"));
+    }
     let list = place.done(LIST_FILES, json!({})).await;
-    assert_eq!(list["entries"][1], json!({ "name": "innocent.txt", "type": "link" }));
+    assert_eq!(list["entries"][2], json!({ "name": "innocent.txt", "type": "link" }));
 }
 
 #[tokio::test]

@@ -1,0 +1,103 @@
+//! Acting on a decision that stands in the ledger, and recording what came of it.
+
+use std::time::Duration;
+
+use midwatch_commands::{
+    Decider, Refusal,
+    repeat::{Repeat, RepeatCommand},
+    run::{Run, RunCommand},
+};
+use midwatch_engine::{
+    EngineError, Origin,
+    handle::{Plan, TRIES},
+    intake::CONTENT_BYTES_MAX,
+    runner::Job,
+};
+use midwatch_events::{
+    Actor, StreamName,
+    run::{CallResult, RunContent},
+};
+use tokio::time::timeout;
+
+use crate::{
+    Gateway,
+    decide::{Answer, AnswerKind, Call, Decided, Stop},
+    redact::redact_text,
+    tools::ToolResult,
+};
+
+/// How long a tool may take.
+const ACT_MAX: Duration = Duration::from_secs(60);
+
+/// Acts, and answers when the outcome is recorded.
+pub(crate) async fn act(gateway: &Gateway, job: &Job, call: &Call, decided: Decided) -> Result<Answer, Stop> {
+    let clock = &job.engine.world().clock;
+    if !job.alive.may_act(clock.monotonic()) {
+        return Err(Stop::Lease);
+    }
+    let started = clock.monotonic();
+    let result = match timeout(ACT_MAX, carry_out(gateway, job, call)).await {
+        Ok(result) => result,
+        Err(_) => ToolResult::failed(format!("The tool did not come back within {} s.", ACT_MAX.as_secs())),
+    };
+    let took = clock.monotonic().saturating_sub(started);
+    record(job, &decided, &result, took).await?;
+    let kind = if result.ok { AnswerKind::Done } else { AnswerKind::Failed };
+    let sentence = (!result.ok).then(|| error_of(&result));
+    Ok(Answer { kind, text: result.text, sentence })
+}
+
+async fn carry_out(gateway: &Gateway, job: &Job, call: &Call) -> ToolResult {
+    let arguments = match &call.arguments {
+        Ok(arguments) => arguments,
+        Err(sentence) => return ToolResult::failed(sentence.clone()),
+    };
+    match gateway.workspace(job.opened.bot) {
+        Ok(workspace) => workspace.call(&call.tool, arguments).await,
+        Err(sentence) => ToolResult::failed(format!("The workspace cannot be opened: {sentence}.")),
+    }
+}
+
+fn error_of(result: &ToolResult) -> String {
+    let value: serde_json::Value = serde_json::from_str(&result.text).unwrap_or_default();
+    value["error"].as_str().unwrap_or("the tool failed").to_owned()
+}
+
+/// Appends the outcome, with all the facts of its decision, and settles the attempt with the result's digest.
+async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duration) -> Result<(), Stop> {
+    let engine = &job.engine;
+    let shown = redact_text(&result.text);
+    let content = if shown.len() <= CONTENT_BYTES_MAX {
+        RunContent::ToolCallEnded { result: Some(shown), blob: None }
+    } else {
+        RunContent::ToolCallEnded { result: None, blob: Some(engine.keep(shown.as_bytes()).await?) }
+    };
+    let digest = engine.secrets()?.digest(result.text.as_bytes());
+    let run_stream = StreamName::run(job.run);
+    let repeat_stream = StreamName::repeat(job.opened.bot, &decided.resolved.fingerprint.0);
+    let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&run_stream).because(decided.event);
+    for _ in 0..TRIES {
+        let run = engine.load::<Run>(&run_stream).await?;
+        let command = RunCommand::EndCall {
+            take: job.take,
+            call: decided.decision.call,
+            result: if result.ok { CallResult::Finished } else { CallResult::Failed },
+            result_digest: digest,
+            result_bytes: result.text.len() as u64,
+            duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
+            content: content.clone(),
+        };
+        let ended = run.state.decide(command).map_err(Stop::Lost)?;
+        let settled = Repeat::default()
+            .decide(RepeatCommand::Settle { call: decided.decision.call, result: digest })
+            .map_err(Stop::Lost)?;
+        let version = engine.log().version(&repeat_stream).await.map_err(EngineError::from)?;
+        let mut plan = Plan::default();
+        plan.add(engine.world(), &run_stream, run.version, &ended, &origin)?;
+        plan.add(engine.world(), &repeat_stream, version, &settled, &origin)?;
+        if plan.commit(engine.log()).await?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(Stop::Lost(Refusal::Stale))
+}

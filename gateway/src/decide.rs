@@ -1,0 +1,331 @@
+//! The path of a call: resolve, count, decide, append the decision, act, append the outcome. Holds promises 3, 5 and 8.
+//!
+//! Attempt, thresholds and decision are one append, on the conditions that halt, boundary and Bot are at the versions
+//! the call was judged by. If that append fails, nothing acts.
+
+use std::time::Duration;
+
+use midwatch_boundary::{Judgement, Verdict as Said};
+use midwatch_commands::{
+    Decider, Refusal,
+    bot::Bot,
+    repeat::{Attempted, Counted, RepeatCommand},
+    run::{Run, RunCommand, cycles},
+};
+use midwatch_engine::{
+    EngineError, Origin,
+    handle::{Loaded, Plan, TRIES},
+    runner::Job,
+};
+use midwatch_events::{
+    Actor, Micros, StreamName,
+    id::CallId,
+    run::{Decision, DecisionKind, RefusalCause, RunContent, Verdict},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    Gateway, act, repeat,
+    resolve::{Resolved, resolve},
+};
+
+/// One tool call, as the Bot or the recording asks for it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The tool.
+    pub tool: String,
+    /// Its arguments; or the text that was no JSON.
+    pub arguments: Result<Value, String>,
+    /// The recording's step, from 1.
+    pub step: Option<u32>,
+}
+
+/// What the Bot is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// How it came out.
+    pub kind: AnswerKind,
+    /// JSON text for the Bot.
+    pub text: String,
+    /// One sentence for people, where it did not work.
+    pub sentence: Option<String>,
+}
+
+/// How a call came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// It acted and worked.
+    Done,
+    /// It acted and failed.
+    Failed,
+    /// It never acted.
+    Refused,
+}
+
+/// Why the run cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Stop {
+    /// The run was ended, or taken from this runner.
+    #[error("{0}")]
+    Lost(Refusal),
+    /// The lease is too old to act on.
+    #[error("the lease could not be renewed, so nothing may act any more")]
+    Lease,
+    /// The decision could not be recorded, so nothing acted.
+    #[error(transparent)]
+    Engine(EngineError),
+}
+
+impl From<EngineError> for Stop {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Refused(refusal) => Self::Lost(refusal),
+            other => Self::Engine(other),
+        }
+    }
+}
+
+/// A decision that stands in the ledger.
+pub(crate) struct Decided {
+    pub(crate) decision: Decision,
+    pub(crate) resolved: Resolved,
+    pub(crate) sentence: Option<String>,
+    pub(crate) event: uuid::Uuid,
+}
+
+/// Everything a decision rests on, with the versions that become its conditions.
+struct Basis {
+    run: Loaded<Run>,
+    bot: Loaded<Bot>,
+    halt_version: u64,
+    boundary: (Option<String>, u64),
+    now: Micros,
+}
+
+impl Gateway {
+    /// Takes one call through the door.
+    ///
+    /// # Errors
+    /// [`Stop`]: the run cannot go on, and the call did not act.
+    pub async fn call(&self, job: &Job, call: Call) -> Result<Answer, Stop> {
+        let decided = self.decide(job, &call).await?;
+        match decided.decision.decision {
+            DecisionKind::Allowed => act::act(self, job, &call, decided).await,
+            DecisionKind::Refused | DecisionKind::Asked => Ok(refused(&decided)),
+        }
+    }
+
+    async fn decide(&self, job: &Job, call: &Call) -> Result<Decided, Stop> {
+        let id = CallId::new(job.engine.world().uuid());
+        for attempt in 0..TRIES {
+            if let Some(decided) = self.decide_once(job, call, id, false).await? {
+                return Ok(decided);
+            }
+            pause(job, attempt).await;
+        }
+        // Too many processes make the same call at once: refused, and that is recorded too, without the count.
+        match self.decide_once(job, call, id, true).await? {
+            Some(decided) => Ok(decided),
+            None => Err(Stop::Engine(EngineError::Fault("the call could not be decided; try again".to_owned()))),
+        }
+    }
+
+    /// One try; none when something it rests on has changed meanwhile.
+    async fn decide_once(&self, job: &Job, call: &Call, id: CallId, contended: bool) -> Result<Option<Decided>, Stop> {
+        let basis = basis(job).await?;
+        let granted = basis.bot.state.tools.contains(&call.tool) && !basis.bot.state.retired;
+        let secrets = job.engine.secrets()?;
+        let mut resolved = resolve(self.tools(), secrets, &call.tool, &call.arguments, granted);
+        if contended {
+            let sentence = "too many processes make this call at once".to_owned();
+            resolved.refusal = Some((RefusalCause::Contended, sentence));
+        }
+        let stream = StreamName::repeat(job.opened.bot, &resolved.fingerprint.0);
+        let (counts, version) = repeat::load(&job.engine, &stream, basis.now).await?;
+        let counted = counts.count(basis.now, job.engine.repeat_window_s());
+        self.fill(job, &basis, counted, &mut resolved);
+        let judgement = self.judged(&basis, &resolved).await?;
+        let (decision, sentence) = decision(job, call, id, &basis, &resolved, counted, judgement);
+
+        let run_stream = StreamName::run(job.run);
+        let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&run_stream);
+        let world = job.engine.world();
+        let mut plan = Plan::default();
+        if !contended {
+            let attempted = attempted(job, call, id, &basis, &resolved);
+            let events = counts.decide(RepeatCommand::Attempt(Box::new(attempted))).map_err(Stop::Lost)?;
+            plan.add(world, &stream, version, &events, &origin)?;
+        }
+        let content = RunContent::ToolCallDecided {
+            arguments: resolved.recorded.to_string(),
+            context: resolved.context.to_json(),
+            fingerprint: resolved.readable.clone(),
+        };
+        let command = RunCommand::Decide { take: job.take, decision: Box::new(decision.clone()), content };
+        let events = basis.run.state.decide(command).map_err(Stop::Lost)?;
+        let event = plan.add(world, &run_stream, basis.run.version, &events, &origin)?;
+        plan.condition(StreamName::halt(), basis.halt_version);
+        plan.condition(StreamName::boundary(), basis.boundary.1);
+        plan.condition(StreamName::bot(job.opened.bot), basis.bot.version);
+        let committed = plan.commit(job.engine.log()).await?;
+        Ok(committed.map(|_| Decided { decision, resolved, sentence, event: event.unwrap_or_default() }))
+    }
+
+    /// What rules can read besides the target.
+    fn fill(&self, job: &Job, basis: &Basis, counted: Counted, resolved: &mut Resolved) {
+        let opened = &job.opened;
+        let cycle = i64::from(cycle(basis, resolved));
+        let context = &mut resolved.context;
+        let shown = |id: Option<String>| id.unwrap_or_default();
+        context.bot_id = opened.bot.to_string();
+        context.bot_name.clone_from(&basis.bot.state.name);
+        context.actor_id = Actor::Bot(opened.bot).to_string();
+        context.run_id = job.run.to_string();
+        context.run_cause = word(&opened.cause);
+        context.run_unattended = opened.unattended;
+        context.run_turn = i64::from(basis.run.state.turn);
+        context.run_tool_calls = i64::from(basis.run.state.calls);
+        context.routine_id = shown(opened.routine.map(|id| id.to_string()));
+        context.trigger_id = shown(opened.trigger.map(|id| id.to_string()));
+        context.trigger_event_type = opened.event_type.clone().unwrap_or_default();
+        context.repeat_count = i64::from(counted.count);
+        context.repeat_same_result = i64::from(counted.same_result);
+        context.repeat_cycle = cycle;
+        context.now = basis.now;
+    }
+
+    /// The boundary's verdict; none where the call is refused before any rule, or no verdict came.
+    async fn judged(&self, basis: &Basis, resolved: &Resolved) -> Result<Option<Judgement>, Stop> {
+        if resolved.refusal.is_some() {
+            return Ok(None);
+        }
+        // No boundary at all: everything is refused.
+        let Some(document) = &basis.boundary.0 else { return Ok(None) };
+        let compiled = self.compiled(basis.boundary.1, document)?;
+        Ok(self.judge(compiled, resolved.context.clone()).await)
+    }
+}
+
+async fn basis(job: &Job) -> Result<Basis, Stop> {
+    let engine = &job.engine;
+    Ok(Basis {
+        run: engine.load::<Run>(&StreamName::run(job.run)).await?,
+        bot: engine.load::<Bot>(&StreamName::bot(job.opened.bot)).await?,
+        halt_version: engine.halt().await?.version,
+        boundary: engine.boundary().await?,
+        now: engine.log().store_time().await.map_err(EngineError::from)?,
+    })
+}
+
+fn cycle(basis: &Basis, resolved: &Resolved) -> u32 {
+    let mut calls = basis.run.state.fingerprints.clone();
+    calls.push(resolved.fingerprint);
+    cycles(&calls)
+}
+
+/// What the judgement comes to, and why in one sentence where it is a refusal.
+fn decision(
+    job: &Job,
+    call: &Call,
+    id: CallId,
+    basis: &Basis,
+    resolved: &Resolved,
+    counted: Counted,
+    judgement: Option<Judgement>,
+) -> (Decision, Option<String>) {
+    let (verdict, enforced, refusal, sentence) = weigh(job.opened.unattended, resolved, judgement.as_ref());
+    let judgement = judgement.as_ref();
+    let decision = Decision {
+        call: id,
+        // Both are set by the run's decider, which knows.
+        ordinal: 0,
+        turn: 0,
+        step: call.step,
+        tool: resolved.context.tool_name.clone(),
+        intent: resolved.intent.to_owned(),
+        verdict,
+        decision: if refusal.is_some() { DecisionKind::Refused } else { DecisionKind::Allowed },
+        refusal,
+        enforced,
+        rule: judgement.and_then(|judgement| judgement.rule.clone()),
+        matched: judgement.map(|judgement| judgement.matched.clone()).unwrap_or_default(),
+        broken: judgement
+            .map(|judgement| judgement.broken.iter().map(|broken| broken.rule.clone()).collect())
+            .unwrap_or_default(),
+        unattended: job.opened.unattended,
+        cause: job.opened.cause,
+        run: job.run,
+        bot: job.opened.bot,
+        routine: job.opened.routine,
+        trigger: job.opened.trigger,
+        boundary: basis.boundary.1,
+        fingerprint: resolved.fingerprint,
+        repeat_count: counted.count,
+        repeat_same_result: counted.same_result,
+        repeat_cycle: cycle(basis, resolved),
+    };
+    (decision, sentence)
+}
+
+type Weighed = (Verdict, bool, Option<RefusalCause>, Option<String>);
+
+fn weigh(unattended: bool, resolved: &Resolved, judgement: Option<&Judgement>) -> Weighed {
+    if let Some((cause, sentence)) = &resolved.refusal {
+        return (Verdict::Deny, true, Some(*cause), Some(sentence.clone()));
+    }
+    let Some(judgement) = judgement else {
+        let sentence = "the boundary could not be judged, so the call is refused".to_owned();
+        return (Verdict::Deny, true, Some(RefusalCause::Unjudged), Some(sentence));
+    };
+    let rule = judgement.rule.as_deref();
+    let (verdict, refusal, sentence) = match judgement.verdict {
+        Said::Allow => (Verdict::Allow, None, None),
+        Said::Deny => match rule {
+            Some(rule) => (Verdict::Deny, Some(RefusalCause::Rule), Some(format!("the rule `{rule}` refuses it"))),
+            None => (Verdict::Deny, Some(RefusalCause::NoRule), Some("no rule allows it".to_owned())),
+        },
+        Said::Ask => {
+            let who = if unattended { "nobody is watching" } else { "approvals are not given here yet" };
+            let rule = rule.unwrap_or_default();
+            let sentence = format!("the rule `{rule}` says to ask a person, and {who}");
+            (Verdict::Ask, Some(RefusalCause::AskUnattended), Some(sentence))
+        }
+    };
+    if judgement.enforced { (verdict, true, refusal, sentence) } else { (verdict, false, None, None) }
+}
+
+fn attempted(job: &Job, call: &Call, id: CallId, basis: &Basis, resolved: &Resolved) -> Attempted {
+    Attempted {
+        bot: job.opened.bot,
+        run: job.run,
+        call: id,
+        tool: call.tool.clone(),
+        read: resolved.read,
+        unattended: job.opened.unattended,
+        routine: job.opened.routine,
+        trigger: job.opened.trigger,
+        fingerprint: resolved.readable.clone(),
+        now: basis.now,
+        window_s: job.engine.repeat_window_s(),
+    }
+}
+
+/// A refusal reaches the Bot as a result it can read.
+fn refused(decided: &Decided) -> Answer {
+    let reason = decided.sentence.clone().unwrap_or_default();
+    let text = json!({"ok": false, "refused": true, "reason": reason, "rule": decided.decision.rule});
+    Answer { kind: AnswerKind::Refused, text: text.to_string(), sentence: Some(reason) }
+}
+
+/// The word that stands for a value on the wire.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+/// Waits a little, and by chance, before a contended call is counted again.
+async fn pause(job: &Job, attempt: u32) {
+    let [chance] = job.engine.world().random::<1>();
+    let most_ms = 1_u64 << attempt.min(6);
+    let span = Duration::from_micros(most_ms * u64::from(chance) * 4);
+    job.engine.world().clock.sleep(span).await;
+}

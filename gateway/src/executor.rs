@@ -1,0 +1,69 @@
+//! Doing a run's work: a recording's steps, or a Bot's own loop over AG-UI. Every call goes through the gateway.
+
+mod instruction;
+mod recorded;
+
+use midwatch_commands::Refusal;
+use midwatch_engine::{
+    runner::{Ending, Executor, Job},
+    world::Boxed,
+};
+use midwatch_events::run::{Outcome, Reason, WorkKind};
+
+use crate::{Gateway, decide::Stop};
+
+/// Executes runs through one gateway.
+#[derive(Debug)]
+pub struct Work {
+    gateway: Gateway,
+}
+
+impl Work {
+    /// Executes runs through `gateway`.
+    #[must_use]
+    pub fn new(gateway: Gateway) -> Self {
+        Self { gateway }
+    }
+}
+
+impl Executor for Work {
+    fn execute(&self, job: Job) -> Boxed<'static, Ending> {
+        let gateway = self.gateway.clone();
+        Box::pin(async move {
+            let done = match job.opened.work {
+                WorkKind::Recording => recorded::run(&gateway, &job).await,
+                WorkKind::Instruction => instruction::run(&gateway, &job).await,
+            };
+            done.unwrap_or_else(|stop| stopped(&stop))
+        })
+    }
+}
+
+/// How a run ends that could not go on. One that was taken away has been ended by somebody else already.
+fn stopped(stop: &Stop) -> Ending {
+    match stop {
+        Stop::Lost(Refusal::TurnLimit { max }) => Ending {
+            outcome: Outcome::Stopped,
+            reason: Some(Reason::Turns),
+            headline: format!("It had not finished after {max} turns"),
+            error: None,
+        },
+        Stop::Lease => Ending {
+            outcome: Outcome::Abandoned,
+            reason: Some(Reason::Lease),
+            headline: "The lease could not be renewed".to_owned(),
+            error: None,
+        },
+        Stop::Lost(_) | Stop::Engine(_) => failed(Reason::Error, stop.to_string()),
+    }
+}
+
+fn failed(reason: Reason, sentence: String) -> Ending {
+    Ending { outcome: Outcome::Failed, reason: Some(reason), headline: headline(&sentence), error: Some(sentence) }
+}
+
+/// The first line of a text, cut to what fits a list.
+fn headline(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    if line.chars().count() <= 200 { line.to_owned() } else { line.chars().take(199).chain(['…']).collect() }
+}

@@ -1,0 +1,18 @@
+//! The one door through which a Bot acts.
+//!
+//! Attended or unattended, recording or model: every tool call takes the path of [`decide`], and there is no other:
+//! resolve the target, count, decide, append the decision, act, append the outcome.
+
+pub mod act;
+pub mod bots;
+pub mod brief;
+pub mod decide;
+pub mod executor;
+pub mod redact;
+pub mod repeat;
+pub mod resolve;
+pub mod tools;
+
+mod gateway;
+
+pub use gateway::{Gateway, GatewayOptions};
