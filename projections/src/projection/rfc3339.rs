@@ -128,7 +128,23 @@ fn parse_time(text: &str) -> Option<(i64, i64, i64)> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn reads_any_instant_as_it_is_shown(us: i64) {
+            prop_assert_eq!(parse(&Micros(us).to_string()), Some(Micros(us)));
+        }
+
+        #[test]
+        fn any_text_is_an_instant_or_none(text in "[-0-9TZ:.+ö]{0,32}") {
+            if let Some(at) = parse(&text) {
+                prop_assert_eq!(parse(&at.to_string()), Some(at));
+            }
+        }
+    }
 
     #[test]
     fn reads_what_is_shown() {

@@ -3,6 +3,8 @@ use midwatch_events::{
     run::{DecisionKind, Verdict},
 };
 
+use proptest::prelude::*;
+
 use super::*;
 
 const NOW: Micros = Micros(1_796_049_917_357_000);
@@ -190,4 +192,24 @@ fn what_is_not_understood_is_said_in_one_sentence() {
     }
     // Words outside of ASCII are cut at no byte inside of a letter.
     assert!(Filter::parse("ö:ü since:7ö", NOW).is_err());
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_filter_or_a_sentence(text in r#"((bot|run|since|until|text|decision|unattended|öl)?:?"?[ a-z0-9:"ö.-]{0,12}){0,4}"#) {
+        match Filter::parse(&text, NOW) {
+            Ok(filter) => {
+                let _ = filter.matches(&row());
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+
+    #[test]
+    fn a_quoted_text_finds_itself(text in "[a-zA-Z0-9 ._/-]{0,20}[a-zA-Z0-9]") {
+        let mut found = row();
+        found.subject = Some(format!("before {text} after"));
+        let filter = Filter::parse(&format!("text:\"{text}\""), NOW);
+        prop_assert!(filter.is_ok_and(|filter| filter.matches(&found)));
+    }
 }
