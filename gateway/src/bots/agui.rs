@@ -375,6 +375,6 @@ fn reason(error: reqwest::Error) -> String {
 }
 
 #[cfg(test)]
-mod peer_tests;
+pub(crate) mod peer_tests;
 #[cfg(test)]
 mod stream_tests;

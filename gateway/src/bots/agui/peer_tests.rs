@@ -13,9 +13,9 @@ use super::*;
 use crate::tools::files::{self, Workspace};
 
 /// The server, for one test; it dies with it.
-struct Peer {
+pub(crate) struct Peer {
     process: Child,
-    base: String,
+    pub(crate) base: String,
 }
 
 impl Drop for Peer {
@@ -42,7 +42,7 @@ fn python() -> PathBuf {
 }
 
 /// Starts the server on a port of its own choice, and reads from its log which one that is.
-fn start() -> Peer {
+pub(crate) fn start() -> Peer {
     let mut process = Command::new(python())
         .args(["-m", "uvicorn", "peer:app", "--host", "127.0.0.1", "--port", "0", "--no-access-log"])
         .current_dir(workspace_root().join("tests/agui"))
