@@ -44,3 +44,29 @@ impl Decider for Boundary {
         self.document = Some(document.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publish(document: &str, note: &str) -> BoundaryCommand {
+        BoundaryCommand::Publish { document: document.to_owned(), note: note.to_owned() }
+    }
+
+    #[test]
+    fn a_boundary_is_published_with_its_note_and_not_twice_in_a_row() {
+        let mut boundary = Boundary::default();
+        let published = |document: &str| BoundaryEvent::Published { document: document.to_owned() };
+        let note = "first".to_owned();
+        let first = boundary.decide(publish("a", "first")).unwrap();
+        assert_eq!(first, [New::with(published("a"), BoundaryContent::Published { note })]);
+        boundary.evolve(&first[0].facts, Micros(0));
+        let again = Refusal::AlreadySo("this boundary is in force already");
+        assert_eq!(boundary.decide(publish("a", "another note")), Err(again));
+        let second = boundary.decide(publish("b", "")).unwrap();
+        assert_eq!(second, [published("b").into()]);
+        boundary.evolve(&second[0].facts, Micros(1));
+        // Back to what was in force before the last one is a change.
+        assert!(boundary.decide(publish("a", "")).is_ok());
+    }
+}
