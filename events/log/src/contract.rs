@@ -10,6 +10,7 @@ mod keys;
 mod reading;
 mod rows;
 mod support;
+mod trouble;
 mod verifying;
 
 use std::{future::Future, pin::Pin};

@@ -14,6 +14,7 @@ pub mod lease;
 mod log;
 mod migrate;
 mod postgres;
+mod session;
 mod sqlite;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use midwatch_events::{Micros, Recorded, StreamName};
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended},
@@ -168,6 +169,17 @@ impl Log {
         Ok(events.into_iter().next().filter(|event| event.position == position))
     }
 
+    /// The event with this id.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_event(&self, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.read_event(event_id).await,
+            Self::Postgres(log) => log.read_event(event_id).await,
+        }
+    }
+
     /// The version a stream is at; 0 when nobody has written to it.
     ///
     /// # Errors
@@ -222,6 +234,9 @@ impl Log {
 
     /// Follows the head: the receiver is woken after appends of this process and, within the poll ceiling of one
     /// second, of others. A missed wake-up is never a missed event: read from your own position.
+    ///
+    /// # Panics
+    /// Outside of a Tokio runtime: the first call starts the tailer.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<u64> {
         match self {
@@ -230,11 +245,11 @@ impl Log {
         }
     }
 
-    /// The second position of an event id that stands twice; for [`crate::verify`].
-    pub(crate) async fn repeated_event(&self) -> Result<Option<u64>, LogError> {
+    /// The first position in `first..=last` whose event id stands at a lower one too; for [`crate::verify`].
+    pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
         match self {
-            Self::Sqlite(log) => log.repeated_event().await,
-            Self::Postgres(log) => log.repeated_event().await,
+            Self::Sqlite(log) => log.repeated_event(first, last).await,
+            Self::Postgres(log) => log.repeated_event(first, last).await,
         }
     }
 

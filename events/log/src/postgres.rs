@@ -19,13 +19,17 @@ use tokio::{
     task::AbortHandle,
     time::{sleep, timeout},
 };
+use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended},
     log::{Filter, LogError, Open},
-    writer::{Session, Writer, raise},
+    session::Session,
+    writer::{Writer, raise},
 };
-pub(crate) use connect::{failed, migrated_pool};
+pub(crate) use connect::failed;
+#[cfg(test)]
+pub(crate) use connect::options;
 pub(crate) use session::PostgresSession;
 
 /// The longest time after which another process's append is seen, whatever became of its notification.
@@ -55,8 +59,8 @@ impl Drop for Inner {
 
 impl PostgresLog {
     pub(crate) async fn open(url: &str, open: Open) -> Result<Self, LogError> {
-        let options = connect::options(url)?;
-        let pool = migrated_pool(&options, open).await?;
+        let options = connect::options(url, open)?;
+        let pool = connect::migrated_pool(&options, open).await?;
         let head = watch::Sender::new(read::head(&pool).await?);
         let (mut writer, mut hinter) = (None, None);
         if open == Open::ReadWrite {
@@ -112,6 +116,10 @@ impl PostgresLog {
         read::all(&self.0.pool, after, limit, filter).await
     }
 
+    pub(crate) async fn read_event(&self, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
+        read::event(&self.0.pool, event_id).await
+    }
+
     pub(crate) async fn head(&self) -> Result<u64, LogError> {
         read::head(&self.0.pool).await
     }
@@ -128,8 +136,8 @@ impl PostgresLog {
         read::keys_between(&self.0.pool, first, last).await
     }
 
-    pub(crate) async fn repeated_event(&self) -> Result<Option<u64>, LogError> {
-        read::repeated_event(&self.0.pool).await
+    pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
+        read::repeated_event(&self.0.pool, first, last).await
     }
 
     pub(crate) async fn durability(&self) -> Result<Vec<String>, LogError> {

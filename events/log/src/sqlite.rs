@@ -23,11 +23,13 @@ use tokio::{
     task::AbortHandle,
     time::sleep,
 };
+use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended},
     log::{Filter, LogError, Open},
-    writer::{Session, Writer},
+    session::Session,
+    writer::Writer,
 };
 pub(crate) use read::failed;
 pub(crate) use session::SqliteSession;
@@ -158,6 +160,10 @@ impl SqliteLog {
         read::all(&self.0.readers, after, limit, filter).await
     }
 
+    pub(crate) async fn read_event(&self, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
+        read::event(&self.0.readers, event_id).await
+    }
+
     pub(crate) async fn head(&self) -> Result<u64, LogError> {
         read::head(&self.0.readers).await
     }
@@ -174,8 +180,8 @@ impl SqliteLog {
         read::keys_between(&self.0.readers, first, last).await
     }
 
-    pub(crate) async fn repeated_event(&self) -> Result<Option<u64>, LogError> {
-        read::repeated_event(&self.0.readers).await
+    pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
+        read::repeated_event(&self.0.readers, first, last).await
     }
 
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {

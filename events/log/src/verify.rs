@@ -39,27 +39,19 @@ pub struct Bad {
 /// # Errors
 /// [`LogError`] where the ledger cannot be read; what does not hold is no error but an answer.
 pub async fn verify(log: &Log) -> Result<Verified, LogError> {
-    let repeated = log.repeated_event().await?;
-    let mut check = Check { last: 0, recorded_at: Micros(i64::MIN), versions: HashMap::new(), repeated };
+    let mut check = Check { last: 0, recorded_at: Micros(i64::MIN), versions: HashMap::new() };
+    let mut next = tokio::spawn(page(log.clone(), 0));
     loop {
-        let page = match log.read_all(check.last, PAGE, &Filter::default()).await {
-            Ok((page, _)) => page,
+        let read = match next.await.unwrap_or_else(|error| Err(stopped(&error))) {
+            Ok(page) => page,
             Err(LogError::Corrupt { position, reason }) => return Ok(check.bad(Bad { position, error: reason })),
             Err(error) => return Err(error),
         };
-        let Some(end) = page.last().map(|event| event.position) else { break };
-        let mut keys = log.keys_between(check.last + 1, end).await?.into_iter().peekable();
-        let mut own: Vec<[u8; 32]> = Vec::new();
-        for event in &page {
-            own.clear();
-            while let Some((_, hash)) = keys.next_if(|(position, _)| *position <= event.position) {
-                own.push(hash);
-            }
-            if let Err(error) = check.event(event, &own) {
-                // A gap is where the event should be.
-                let position = event.position.min(check.last + 1);
-                return Ok(check.bad(Bad { position, error }));
-            }
+        let Some(end) = read.events.last().map(|event| event.position) else { break };
+        // The next page is read while this one is hashed.
+        next = tokio::spawn(page(log.clone(), end));
+        if let Some(bad) = check.page(&read) {
+            return Ok(check.bad(bad));
         }
     }
     // Keys of an append that is not there.
@@ -72,12 +64,35 @@ pub async fn verify(log: &Log) -> Result<Verified, LogError> {
     }
 }
 
+/// What is read of some events in one go.
+struct Page {
+    events: Vec<Recorded>,
+    /// The keys that stand at them.
+    keys: Vec<(u64, [u8; 32])>,
+    /// The first whose id stands at an earlier position too.
+    repeated: Option<u64>,
+}
+
+/// The events above `after`.
+async fn page(log: Log, after: u64) -> Result<Page, LogError> {
+    let (events, end) = log.read_all(after, PAGE, &Filter::default()).await?;
+    if events.is_empty() {
+        return Ok(Page { events, keys: Vec::new(), repeated: None });
+    }
+    let keys = log.keys_between(after + 1, end).await?;
+    let repeated = log.repeated_event(after + 1, end).await?;
+    Ok(Page { events, keys, repeated })
+}
+
+fn stopped(error: &tokio::task::JoinError) -> LogError {
+    LogError::Unavailable { operation: "verify", reason: error.to_string() }
+}
+
 /// What has been seen so far.
 struct Check {
     last: u64,
     recorded_at: Micros,
     versions: HashMap<StreamName, u64>,
-    repeated: Option<u64>,
 }
 
 impl Check {
@@ -85,12 +100,29 @@ impl Check {
         Verified { events: self.last, first_bad: Some(bad) }
     }
 
-    fn event(&mut self, event: &Recorded, keys: &[[u8; 32]]) -> Result<(), String> {
+    /// The first of these that does not hold.
+    fn page(&mut self, page: &Page) -> Option<Bad> {
+        let mut keys = page.keys.iter().peekable();
+        let mut own = Vec::new();
+        for event in &page.events {
+            own.clear();
+            while let Some((_, hash)) = keys.next_if(|(position, _)| *position <= event.position) {
+                own.push(*hash);
+            }
+            if let Err(error) = self.event(event, &own, page.repeated) {
+                // A gap is where the event should be.
+                return Some(Bad { position: event.position.min(self.last + 1), error });
+            }
+        }
+        None
+    }
+
+    fn event(&mut self, event: &Recorded, keys: &[[u8; 32]], repeated: Option<u64>) -> Result<(), String> {
         let next = self.last + 1;
         if event.position != next {
             return Err(format!("position {next} is missing"));
         }
-        if self.repeated == Some(event.position) {
+        if repeated == Some(event.position) {
             return Err(format!("event id {} stands at an earlier position too", event.event_id));
         }
         let expected = match self.versions.entry(event.stream.clone()) {

@@ -32,6 +32,9 @@ pub(super) async fn a_stream_is_read_both_ways_in_pages(backend: Backend) {
     assert_eq!(log.read_at(3).await.unwrap().unwrap().position, 3);
     assert_eq!(log.read_at(11).await.unwrap(), None);
     assert_eq!(log.read_at(0).await.unwrap(), None);
+    let third = log.read_at(3).await.unwrap().unwrap();
+    assert_eq!(log.read_event(third.event_id).await.unwrap(), Some(third));
+    assert_eq!(log.read_event(uuid::Uuid::nil()).await.unwrap(), None);
     let (page, scanned) = log.read_all(3, 4, &Filter::default()).await.unwrap();
     assert_eq!((positions(&page), scanned), (vec![4, 5, 6, 7], 7));
     assert_eq!(log.read_all(10, 4, &Filter::default()).await.unwrap(), (Vec::new(), 10));

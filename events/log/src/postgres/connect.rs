@@ -21,24 +21,30 @@ const MIGRATION_LOCK: i64 = 0x4d57_4c47;
 
 /// How every session is opened: no frozen client may hold the lock for long, and no dead one is waited for.
 ///
-/// Sequential scans are off because each statement here has an index, and a plan that was cached while a table was
-/// empty would otherwise scan it when it is full.
-const SETTINGS: [(&str, &str); 8] = [
-    ("idle_in_transaction_session_timeout", "10000"),
+/// Each statement here has its index, row by row. What else the planner knows is off, because a plan that was cached
+/// while a table was empty would scan it when it is full.
+const SETTINGS: [(&str, &str); 10] = [
+    ("idle_in_transaction_session_timeout", "5000"),
     ("statement_timeout", "25000"),
     ("tcp_user_timeout", "10000"),
     ("tcp_keepalives_idle", "5"),
     ("tcp_keepalives_interval", "2"),
     ("tcp_keepalives_count", "3"),
     ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
     ("client_min_messages", "warning"),
 ];
 
-pub(super) fn options(url: &str) -> Result<PgConnectOptions, LogError> {
+pub(crate) fn options(url: &str, open: Open) -> Result<PgConnectOptions, LogError> {
     // What follows the last @ holds no password.
     let shown = || url.rsplit_once('@').map_or("postgres", |(_, rest)| rest).to_owned();
     let options = PgConnectOptions::from_str(url).map_err(|_| LogError::Address(shown()))?;
-    Ok(options.application_name("midwatch").options(SETTINGS).disable_statement_logging())
+    let options = options.application_name("midwatch").options(SETTINGS).disable_statement_logging();
+    Ok(match open {
+        Open::ReadWrite => options,
+        Open::ReadOnly => options.options([("default_transaction_read_only", "on")]),
+    })
 }
 
 /// A pool over a database that is a ledger; made and migrated first where that may be.

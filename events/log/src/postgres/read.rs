@@ -2,6 +2,7 @@
 
 use midwatch_events::{Micros, Recorded, StreamName};
 use sqlx::{PgPool, Row as _, postgres::PgRow};
+use uuid::Uuid;
 
 use super::connect::failed;
 use crate::log::{Filter, LogError};
@@ -118,6 +119,12 @@ async fn filtered(
     all_recorded(&query.fetch_all(pool).await.map_err(|e| failed("read the ledger", &e))?)
 }
 
+pub(super) async fn event(pool: &PgPool, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
+    let row = sqlx::query(select!("WHERE event_id = $1")).bind(event_id).fetch_optional(pool).await;
+    let row = row.map_err(|e| failed("read an event", &e))?;
+    Ok(all_recorded(row.as_slice())?.pop())
+}
+
 pub(super) async fn head(pool: &PgPool) -> Result<u64, LogError> {
     let row = sqlx::query("SELECT coalesce(max(position), 0) FROM events").fetch_one(pool).await;
     number("read the head", row)
@@ -147,11 +154,17 @@ pub(super) async fn keys_between(pool: &PgPool, first: u64, last: u64) -> Result
     rows.and_then(|rows| rows.iter().map(position_and_hash).collect()).map_err(|e| failed("read keys", &e))
 }
 
-/// The second position of an event id that stands twice.
-pub(super) async fn repeated_event(pool: &PgPool) -> Result<Option<u64>, LogError> {
-    let row = sqlx::query("SELECT max(position) FROM events GROUP BY event_id HAVING count(*) > 1 ORDER BY 1 LIMIT 1")
-        .fetch_optional(pool)
-        .await;
+/// The first position in `first..=last` whose event id stands at a lower one too.
+pub(super) async fn repeated_event(pool: &PgPool, first: u64, last: u64) -> Result<Option<u64>, LogError> {
+    let row = sqlx::query(
+        "SELECT position FROM events e WHERE position BETWEEN $1 AND $2
+            AND EXISTS (SELECT FROM events o WHERE o.event_id = e.event_id AND o.position < e.position)
+         ORDER BY position LIMIT 1",
+    )
+    .bind(signed(first))
+    .bind(signed(last))
+    .fetch_optional(pool)
+    .await;
     match row.map_err(|e| failed("read event ids", &e))? {
         Some(row) => number("read event ids", Ok(row)).map(Some),
         None => Ok(None),
@@ -159,18 +172,13 @@ pub(super) async fn repeated_event(pool: &PgPool) -> Result<Option<u64>, LogErro
 }
 
 pub(super) async fn notify(pool: &PgPool, position: u64) -> Result<(), LogError> {
-    // It takes a transaction id, and nothing that has to be on the disk.
-    let told = async {
-        let mut connection = pool.begin().await?;
-        sqlx::query("SET LOCAL synchronous_commit = off").execute(&mut *connection).await?;
-        sqlx::query("SELECT pg_notify($1, $2)")
-            .bind(CHANNEL)
-            .bind(position.to_string())
-            .execute(&mut *connection)
-            .await?;
-        connection.commit().await
-    };
-    told.await.map_err(|e| failed("tell other processes", &e))
+    // A notification takes a transaction id, and a commit that nobody has to wait for.
+    let told = sqlx::query("SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)")
+        .bind(CHANNEL)
+        .bind(position.to_string())
+        .execute(pool)
+        .await;
+    told.map(drop).map_err(|e| failed("tell other processes", &e))
 }
 
 pub(super) async fn durability(pool: &PgPool) -> Result<Vec<String>, LogError> {

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     judge::{Head, KnownKey, NewKey},
     log::LogError,
-    writer::Fault,
+    session::Fault,
 };
 
 /// How long a step may take, the wait for the lock included; a server that is silent for longer is left.
@@ -117,7 +117,7 @@ impl PostgresSession {
 
     pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
         let Ok(connection) = self.connection() else { return Ok(()) };
-        match timeout(STEP, sqlx::query("COMMIT").execute(connection)).await {
+        match timeout(STEP, sqlx::raw_sql("COMMIT").execute(connection)).await {
             Ok(committed) => committed.map(drop).map_err(|error| failed("commit", &error)),
             Err(_) => Err(silent("commit")),
         }
@@ -125,7 +125,7 @@ impl PostgresSession {
 
     pub(crate) async fn roll_back(&mut self) {
         let rolled_back = match &mut self.connection {
-            Some(connection) => step(sqlx::query("ROLLBACK").execute(connection)).await.is_ok(),
+            Some(connection) => step(sqlx::raw_sql("ROLLBACK").execute(connection)).await.is_ok(),
             None => true,
         };
         if !rolled_back {

@@ -126,6 +126,12 @@ fn filtered_sql(types: usize, categories: usize) -> String {
     sql
 }
 
+pub(super) async fn event(readers: &SqlitePool, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
+    let row = sqlx::query(select!("WHERE event_id = ?")).bind(event_id).fetch_optional(readers).await;
+    let row = row.map_err(|e| failed("read an event", &e))?;
+    Ok(all_recorded(row.into_iter().collect())?.pop())
+}
+
 pub(super) async fn head(readers: &SqlitePool) -> Result<u64, LogError> {
     let row = sqlx::query("SELECT coalesce(max(position), 0) FROM events").fetch_one(readers).await;
     number("read the head", row, 0)
@@ -160,11 +166,17 @@ pub(super) async fn keys_between(
     rows.and_then(|rows| rows.iter().map(position_and_hash).collect()).map_err(|e| failed("read keys", &e))
 }
 
-/// The second position of an event id that stands twice.
-pub(super) async fn repeated_event(readers: &SqlitePool) -> Result<Option<u64>, LogError> {
-    let row = sqlx::query("SELECT max(position) FROM events GROUP BY event_id HAVING count(*) > 1 ORDER BY 1 LIMIT 1")
-        .fetch_optional(readers)
-        .await;
+/// The first position in `first..=last` whose event id stands at a lower one too.
+pub(super) async fn repeated_event(readers: &SqlitePool, first: u64, last: u64) -> Result<Option<u64>, LogError> {
+    let row = sqlx::query(
+        "SELECT position FROM events AS e WHERE position BETWEEN ? AND ?
+            AND EXISTS (SELECT 1 FROM events AS o WHERE o.event_id = e.event_id AND o.position < e.position)
+         ORDER BY position LIMIT 1",
+    )
+    .bind(signed(first))
+    .bind(signed(last))
+    .fetch_optional(readers)
+    .await;
     match row.map_err(|e| failed("read event ids", &e))? {
         Some(row) => number("read event ids", Ok(row), 0).map(Some),
         None => Ok(None),

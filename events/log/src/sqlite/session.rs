@@ -14,7 +14,7 @@ use super::{
 use crate::{
     judge::{Head, KnownKey, NewKey},
     log::LogError,
-    writer::Fault,
+    session::Fault,
 };
 
 /// Rows or names per statement: few shapes, so that each is prepared once. The largest stays below SQLite's 32,766

@@ -1,0 +1,84 @@
+//! The one connection that appends: what the writer needs of a backend, step by step.
+
+use std::collections::HashMap;
+
+use midwatch_events::{Recorded, StreamName};
+use uuid::Uuid;
+
+use crate::{
+    judge::{Head, KnownKey, NewKey},
+    log::LogError,
+    postgres::PostgresSession,
+    sqlite::SqliteSession,
+};
+
+/// Why a step of a transaction failed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The database refused the rows; the connection is good.
+    Refused(LogError),
+    /// The connection, or the database behind it, is in trouble; nothing of this transaction will stand unless its
+    /// commit was sent.
+    Lost(LogError),
+}
+
+/// The one connection that appends, on either backend.
+#[derive(Debug)]
+pub(crate) enum Session {
+    Sqlite(SqliteSession),
+    Postgres(Box<PostgresSession>),
+}
+
+impl Session {
+    /// Opens a transaction, takes the lock, and then reads the end of the ledger.
+    pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
+        match self {
+            Self::Sqlite(session) => session.begin().await,
+            Self::Postgres(session) => session.begin().await,
+        }
+    }
+    pub(crate) async fn versions(&mut self, streams: &[&StreamName]) -> Result<HashMap<StreamName, u64>, Fault> {
+        match self {
+            Self::Sqlite(session) => session.versions(streams).await,
+            Self::Postgres(session) => session.versions(streams).await,
+        }
+    }
+    pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {
+        match self {
+            Self::Sqlite(session) => session.keys(hashes).await,
+            Self::Postgres(session) => session.keys(hashes).await,
+        }
+    }
+    pub(crate) async fn events(&mut self, ids: &[Uuid]) -> Result<HashMap<Uuid, Recorded>, Fault> {
+        match self {
+            Self::Sqlite(session) => session.events(ids).await,
+            Self::Postgres(session) => session.events(ids).await,
+        }
+    }
+    pub(crate) async fn insert(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), Fault> {
+        match self {
+            Self::Sqlite(session) => session.insert(rows, keys).await,
+            Self::Postgres(session) => session.insert(rows, keys).await,
+        }
+    }
+    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
+        match self {
+            Self::Sqlite(session) => session.commit().await,
+            Self::Postgres(session) => session.commit().await,
+        }
+    }
+    /// Ends a transaction that wrote nothing, or drops the connection.
+    pub(crate) async fn roll_back(&mut self) {
+        match self {
+            Self::Sqlite(session) => session.roll_back().await,
+            Self::Postgres(session) => session.roll_back().await,
+        }
+    }
+    /// Drops the connection; the next transaction opens another.
+    pub(crate) async fn drop_connection(&mut self) {
+        match self {
+            Self::Sqlite(session) => session.drop_connection().await,
+            Self::Postgres(session) => session.drop_connection().await,
+        }
+    }
+}
