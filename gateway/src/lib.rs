@@ -16,3 +16,6 @@ pub mod tools;
 mod gateway;
 
 pub use gateway::{Gateway, GatewayOptions};
+
+#[cfg(test)]
+mod whole_tests;

@@ -3,9 +3,9 @@
 //! Everything a runner does to a run carries its take, so a runner that was given up can change nothing any more. What
 //! executes the work is handed in as an [`Executor`]; the engine knows no tools.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use futures_util::FutureExt as _;
 use midwatch_commands::run::{End, Run, RunCommand};
 use midwatch_events::{
     Actor, AnyEvent, StreamName,
@@ -13,7 +13,7 @@ use midwatch_events::{
     run::{Opened, Outcome, Reason, RunContent, RunEvent, Work},
 };
 use midwatch_log::{Filter, lease};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     Engine, EngineError, Origin,
@@ -73,91 +73,145 @@ struct Held {
 }
 
 /// Takes and executes runs until told to stop, and closes those whose runner is gone.
-pub async fn run(engine: Engine, executor: Arc<dyn Executor>, mut stop: watch::Receiver<bool>) {
-    let mut head = engine.log().follow();
-    let mut seen = engine.log().head().await.unwrap_or(0);
-    let mut held: HashMap<RunId, Held> = HashMap::new();
-    let mut working: FuturesUnordered<Boxed<'static, RunId>> = FuturesUnordered::new();
-    let mut watchman = Watchman::default();
-    let mut beaten = engine.world().clock.monotonic();
-    let mut stopping: Option<Duration> = None;
-    loop {
-        let now = engine.world().clock.monotonic();
-        if *stop.borrow() && stopping.is_none() {
-            stopping = Some(now);
-        }
-        if stopping.is_some_and(|since| held.is_empty() || now.saturating_sub(since) >= LAST_ORDERS) {
-            break;
-        }
-        if let Err(error) = call_off_ended(&engine, &mut seen, &held).await {
-            tracing::warn!(%error, "the ends of runs cannot be read; trying again");
-        }
-        if stopping.is_none()
-            && let Err(error) = take_waiting(&engine, &executor, &mut held, &mut working).await
-        {
-            tracing::warn!(%error, "waiting runs cannot be taken; trying again");
-        }
-        if now.saturating_sub(beaten) >= BEAT {
-            beaten = now;
-            renew(&engine, &mut held).await;
-            if let Err(error) = watchman.round(&engine, |run| held.contains_key(&run)).await {
-                tracing::warn!(%error, "leases cannot be read; nothing is given up");
-            }
-        }
-        tokio::select! {
-            biased;
-            Some(run) = working.next(), if !working.is_empty() => {
-                held.remove(&run);
-            }
-            _ = stop.changed(), if stopping.is_none() => {}
-            () = engine.world().clock.sleep(POLL) => {}
-            _ = head.changed() => {}
-        }
-    }
-    drop(working);
-    give_back(&engine, held).await;
+pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Receiver<bool>) {
+    let seen = engine.log().head().await.unwrap_or(0);
+    let beaten = engine.world().clock.monotonic();
+    let (finished, ended) = mpsc::unbounded_channel();
+    let held = HashMap::new();
+    let runner = Runner { engine, executor, held, finished, seen, beaten, watchman: Watchman::default() };
+    runner.run(stop, ended).await;
 }
 
-/// Runs that were called off elsewhere stop here.
-async fn call_off_ended(engine: &Engine, seen: &mut u64, held: &HashMap<RunId, Held>) -> Result<(), EngineError> {
-    let filter = Filter { event_types: vec!["run.ended".to_owned()], ..Filter::default() };
-    loop {
-        let (events, scanned) = engine.log().read_all(*seen, 500, &filter).await?;
-        for event in &events {
-            let run = event.stream.uuid().map(RunId::new);
-            if let Some(held) = run.and_then(|run| held.get(&run)) {
+struct Runner {
+    engine: Engine,
+    executor: Arc<dyn Executor>,
+    held: HashMap<RunId, Held>,
+    /// Each run's task says here that it is over.
+    finished: mpsc::UnboundedSender<RunId>,
+    /// Endings were looked at up to this position.
+    seen: u64,
+    /// When leases were last renewed, in monotonic time.
+    beaten: Duration,
+    watchman: Watchman,
+}
+
+impl Runner {
+    async fn run(mut self, mut stop: watch::Receiver<bool>, mut ended: mpsc::UnboundedReceiver<RunId>) {
+        let mut head = self.engine.log().follow();
+        let mut stopping: Option<Duration> = None;
+        loop {
+            let now = self.engine.world().clock.monotonic();
+            if *stop.borrow() && stopping.is_none() {
+                stopping = Some(now);
+            }
+            if stopping.is_some_and(|since| self.held.is_empty() || now.saturating_sub(since) >= LAST_ORDERS) {
+                break;
+            }
+            if let Err(error) = self.call_off_ended().await {
+                tracing::warn!(%error, "the ends of runs cannot be read; trying again");
+            }
+            if stopping.is_none()
+                && let Err(error) = self.take_waiting().await
+            {
+                tracing::warn!(%error, "waiting runs cannot be taken; trying again");
+            }
+            if now.saturating_sub(self.beaten) >= BEAT {
+                self.beaten = now;
+                self.beat().await;
+            }
+            tokio::select! {
+                biased;
+                Some(run) = ended.recv() => {
+                    self.held.remove(&run);
+                }
+                _ = stop.changed(), if stopping.is_none() => {}
+                () = self.engine.world().clock.sleep(POLL) => {}
+                _ = head.changed() => {}
+            }
+        }
+        self.give_back().await;
+    }
+
+    /// Runs that were called off elsewhere stop here.
+    async fn call_off_ended(&mut self) -> Result<(), EngineError> {
+        let filter = Filter { event_types: vec!["run.ended".to_owned()], ..Filter::default() };
+        loop {
+            let (events, scanned) = self.engine.log().read_all(self.seen, 500, &filter).await?;
+            for event in &events {
+                let run = event.stream.uuid().map(RunId::new);
+                if let Some(held) = run.and_then(|run| self.held.get(&run)) {
+                    held.call_off.send_replace(true);
+                }
+            }
+            let moved = scanned > self.seen;
+            self.seen = scanned;
+            if events.is_empty() || !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn take_waiting(&mut self) -> Result<(), EngineError> {
+        let free = RUNS_MAX.saturating_sub(self.held.len());
+        if free == 0 {
+            return Ok(());
+        }
+        let limit = u32::try_from(free).unwrap_or(u32::MAX);
+        for row in runs::in_states(&self.engine, &["waiting"], limit).await? {
+            if self.held.contains_key(&row.id) {
+                continue;
+            }
+            let Some(job) = take(&self.engine, row.id).await? else { continue };
+            let (call_off, called_off) = watch::channel(false);
+            self.held.insert(job.run, Held { take: job.take, beat: 1, alive: job.alive.clone(), call_off });
+            let (executor, finished) = (Arc::clone(&self.executor), self.finished.clone());
+            self.engine.world().tasks.spawn(Box::pin(async move {
+                let run = work(job, executor, called_off).await;
+                // The runner itself is gone only when the process is.
+                let _ = finished.send(run);
+            }));
+        }
+        Ok(())
+    }
+
+    /// Renews all leases and looks at those of others. One that another take holds is lost: its run stops here.
+    async fn beat(&mut self) {
+        for (run, held) in &mut self.held {
+            held.beat += 1;
+            let sent = self.engine.world().clock.monotonic();
+            match lease::beat(self.engine.log(), run.uuid(), held.take, held.beat).await {
+                Ok(true) => held.alive.renewed(sent),
+                Ok(false) => {
+                    held.call_off.send_replace(true);
+                }
+                Err(error) => tracing::warn!(%run, %error, "a lease could not be renewed"),
+            }
+            if !held.alive.may_act(self.engine.world().clock.monotonic()) {
                 held.call_off.send_replace(true);
             }
         }
-        let moved = scanned > *seen;
-        *seen = scanned;
-        if events.is_empty() || !moved {
-            return Ok(());
+        let held = &self.held;
+        if let Err(error) = self.watchman.round(&self.engine, |run| held.contains_key(&run)).await {
+            tracing::warn!(%error, "leases cannot be read; nothing is given up");
         }
     }
-}
 
-async fn take_waiting(
-    engine: &Engine,
-    executor: &Arc<dyn Executor>,
-    held: &mut HashMap<RunId, Held>,
-    working: &mut FuturesUnordered<Boxed<'static, RunId>>,
-) -> Result<(), EngineError> {
-    let free = RUNS_MAX.saturating_sub(held.len());
-    if free == 0 {
-        return Ok(());
-    }
-    let limit = u32::try_from(free).unwrap_or(u32::MAX);
-    for row in runs::in_states(engine, &["waiting"], limit).await? {
-        if held.contains_key(&row.id) {
-            continue;
+    /// What this process could not finish is closed by itself, so that nobody has to wait for the lease.
+    async fn give_back(self) {
+        for (run, held) in self.held {
+            held.call_off.send_replace(true);
+            let ending = Ending {
+                outcome: Outcome::Abandoned,
+                reason: Some(Reason::Lease),
+                headline: "Its process was stopped".to_owned(),
+                error: None,
+            };
+            settle(&self.engine, run, held.take, ending).await;
+            if let Err(error) = lease::drop_run(self.engine.log(), run.uuid(), held.take).await {
+                tracing::debug!(%error, "a lease stays behind; it means nothing any more");
+            }
         }
-        let Some(job) = take(engine, row.id).await? else { continue };
-        let (call_off, called_off) = watch::channel(false);
-        held.insert(job.run, Held { take: job.take, beat: 1, alive: job.alive.clone(), call_off });
-        working.push(Box::pin(work(job, Arc::clone(executor), called_off)));
     }
-    Ok(())
 }
 
 /// Takes a run; none when another runner was quicker, or it has ended.
@@ -201,7 +255,7 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
     let ending = tokio::select! {
         biased;
         _ = called_off.changed() => None,
-        ending = executor.execute(job) => Some(ending),
+        ending = AssertUnwindSafe(executor.execute(job)).catch_unwind() => Some(ending.unwrap_or_else(|_| panicked())),
         () = clock.sleep(deadline) => Some(Ending {
             outcome: Outcome::TimedOut,
             reason: Some(Reason::Deadline),
@@ -216,6 +270,16 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
         tracing::debug!(%error, "a lease stays behind; it means nothing any more");
     }
     run
+}
+
+/// A bug of ours ends the run it was found in, and nothing else.
+fn panicked() -> Ending {
+    Ending {
+        outcome: Outcome::Failed,
+        reason: Some(Reason::Error),
+        headline: "Midwatch itself failed".to_owned(),
+        error: Some("Midwatch failed while it executed this run; its log says where.".to_owned()),
+    }
 }
 
 /// Records how a run ended; tries again until the database takes it or somebody else has ended the run.
@@ -246,40 +310,6 @@ async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
                 tracing::warn!(%run, %error, "a run's ending cannot be recorded; trying again");
                 engine.world().clock.sleep(Duration::from_secs(1)).await;
             }
-        }
-    }
-}
-
-/// Renews all leases. One that another take holds is lost: its run stops here.
-async fn renew(engine: &Engine, held: &mut HashMap<RunId, Held>) {
-    for (run, held) in held.iter_mut() {
-        held.beat += 1;
-        let sent = engine.world().clock.monotonic();
-        match lease::beat(engine.log(), run.uuid(), held.take, held.beat).await {
-            Ok(true) => held.alive.renewed(sent),
-            Ok(false) => {
-                held.call_off.send_replace(true);
-            }
-            Err(error) => tracing::warn!(%run, %error, "a lease could not be renewed"),
-        }
-        if !held.alive.may_act(engine.world().clock.monotonic()) {
-            held.call_off.send_replace(true);
-        }
-    }
-}
-
-/// What this process could not finish is closed by itself, so that nobody has to wait for the lease.
-async fn give_back(engine: &Engine, held: HashMap<RunId, Held>) {
-    for (run, held) in held {
-        let ending = Ending {
-            outcome: Outcome::Abandoned,
-            reason: Some(Reason::Lease),
-            headline: "Its process was stopped".to_owned(),
-            error: None,
-        };
-        settle(engine, run, held.take, ending).await;
-        if let Err(error) = lease::drop_run(engine.log(), run.uuid(), held.take).await {
-            tracing::debug!(%error, "a lease stays behind; it means nothing any more");
         }
     }
 }

@@ -30,6 +30,12 @@ pub trait Entropy: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);
 }
 
+/// What polls futures that go on by themselves.
+pub trait Spawn: Send + Sync + 'static {
+    /// Lets `task` go on beside everything else.
+    fn spawn(&self, task: Boxed<'static, ()>);
+}
+
 /// All that the engine asks of the machine it runs on.
 #[derive(Clone)]
 pub struct World {
@@ -37,6 +43,8 @@ pub struct World {
     pub clock: Arc<dyn Clock>,
     /// Chance.
     pub entropy: Arc<dyn Entropy>,
+    /// Tasks.
+    pub tasks: Arc<dyn Spawn>,
 }
 
 impl fmt::Debug for World {
@@ -49,7 +57,7 @@ impl World {
     /// The real one.
     #[must_use]
     pub fn system() -> Self {
-        Self { clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy) }
+        Self { clock: Arc::new(SystemClock::new()), entropy: Arc::new(SystemEntropy), tasks: Arc::new(SystemTasks) }
     }
 
     /// `N` bytes nobody can guess.
@@ -107,5 +115,16 @@ impl Entropy for SystemEntropy {
         if getrandom::fill(bytes).is_err() {
             std::process::abort();
         }
+    }
+}
+
+/// The tokio runtime's tasks.
+#[derive(Debug)]
+pub struct SystemTasks;
+
+impl Spawn for SystemTasks {
+    fn spawn(&self, task: Boxed<'static, ()>) {
+        // Nobody waits for it by its handle: what it has to say it says by channels.
+        drop(tokio::spawn(task));
     }
 }

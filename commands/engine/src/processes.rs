@@ -1,0 +1,84 @@
+//! Processes: joining, leaving, and whether there is one that executes what waits.
+
+use std::time::Duration;
+
+use midwatch_commands::{
+    calendar,
+    engine::{Engine as Deployment, EngineCommand},
+};
+use midwatch_events::{Actor, StreamName, engine::Role};
+use tokio::sync::watch;
+
+use crate::{Done, Engine, EngineError, Origin, handle::handle};
+
+/// What a runner holds as long as it is there. Of several runners one holds it and the others stand by.
+const RUNNERS: &str = "runners";
+/// How long a runner counts as there after it said so, in seconds.
+const PRESENT_S: u32 = 6;
+const RENEW: Duration = Duration::from_secs(2);
+
+impl Engine {
+    /// This process joins the deployment in these roles.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub async fn start_process(&self, version: &str, roles: &[Role]) -> Result<Done<()>, EngineError> {
+        let process = self.process();
+        let origin = Origin::of(Actor::Engine);
+        handle::<Deployment>(self, &StreamName::process(process), &origin, None, |_| {
+            let (version, roles) = (version.to_owned(), roles.to_vec());
+            let tzdb = calendar::tzdb_version().to_owned();
+            Ok(EngineCommand::StartProcess { process, version, roles, tzdb })
+        })
+        .await
+    }
+
+    /// This process leaves in order. One that never joined leaves no event.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub async fn stop_process(&self) -> Result<Done<()>, EngineError> {
+        let process = self.process();
+        let origin = Origin::of(Actor::Engine);
+        let stream = StreamName::process(process);
+        handle::<Deployment>(self, &stream, &origin, None, |_| Ok(EngineCommand::StopProcess { process })).await
+    }
+}
+
+/// Says that this process executes runs, until told to stop.
+pub async fn be_a_runner(engine: Engine, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        if let Err(error) = lead(&engine, PRESENT_S).await {
+            tracing::debug!(%error, "this runner could not say that it is there");
+        }
+        tokio::select! {
+            biased;
+            _ = stop.changed() => {}
+            () = engine.world().clock.sleep(RENEW) => {}
+        }
+    }
+    give_up(&engine).await;
+}
+
+/// Whether a process that executes runs was there within the last seconds. Good for a hint and for nothing else.
+///
+/// # Errors
+/// A fault of the database.
+pub async fn runner_there(engine: &Engine) -> Result<bool, EngineError> {
+    let free = lead(engine, 1).await?;
+    if free {
+        give_up(engine).await;
+    }
+    Ok(!free)
+}
+
+async fn lead(engine: &Engine, for_s: u32) -> Result<bool, EngineError> {
+    let now = engine.world().clock.now();
+    Ok(engine.views().lead(RUNNERS, engine.process().uuid(), for_s, now).await?)
+}
+
+async fn give_up(engine: &Engine) {
+    if let Err(error) = engine.views().give_up(RUNNERS, engine.process().uuid()).await {
+        tracing::debug!(%error, "it runs out by itself");
+    }
+}
