@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what builds the samples is part of the tests, and stands outside of them")]
 
+mod catalogue;
 mod codec;
 mod golden;
 mod samples;
