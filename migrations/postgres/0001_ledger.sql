@@ -75,9 +75,9 @@ BEGIN
 END
 $$;
 
--- Once per statement, so that a batch of events costs one look at the head. The settings keep it on the indexes, whatever
--- the statistics said when its plan was made.
-CREATE FUNCTION ledger_only_at_head() RETURNS trigger LANGUAGE plpgsql
+-- Once per statement, so that a batch of events costs one look at the head. The settings keep it on these tables and
+-- on their indexes, whatever the session or the statistics say.
+CREATE FUNCTION ledger_only_at_head() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     lowest BIGINT;

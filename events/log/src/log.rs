@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended},
-    postgres::PostgresLog,
+    postgres::{PostgresLog, without_password},
     sqlite::SqliteLog,
 };
 
@@ -106,7 +106,7 @@ impl Log {
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             PostgresLog::open(url, open).await.map(Self::Postgres)
         } else {
-            Err(LogError::Address(url.split('@').next_back().unwrap_or_default().to_owned()))
+            Err(LogError::Address(without_password(url)))
         }
     }
 

@@ -27,9 +27,9 @@ use crate::{
     session::Session,
     writer::{Writer, raise},
 };
-pub(crate) use connect::failed;
 #[cfg(test)]
 pub(crate) use connect::options;
+pub(crate) use connect::{failed, without_password};
 pub(crate) use session::PostgresSession;
 
 /// The longest time after which another process's append is seen, whatever became of its notification.

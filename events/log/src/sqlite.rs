@@ -51,6 +51,7 @@ struct Inner {
     pen: Arc<Mutex<Option<SqliteConnection>>>,
     writer: Option<Writer>,
     readers: SqlitePool,
+    read_options: SqliteConnectOptions,
     head: watch::Sender<u64>,
     tailer: OnceLock<AbortHandle>,
     leases: tokio::sync::OnceCell<SqlitePool>,
@@ -67,17 +68,14 @@ impl Drop for Inner {
 impl SqliteLog {
     pub(crate) async fn open(url: &str, open: Open) -> Result<Self, LogError> {
         let path = files::path(url)?;
-        let pen = match open {
-            Open::ReadWrite => Some(files::open_to_write(&path).await?),
-            Open::ReadOnly => {
-                files::check_readable(&path).await?;
-                None
-            }
+        let (pen, read_options) = match open {
+            Open::ReadWrite => (Some(files::open_to_write(&path).await?), files::read_options(&path)),
+            Open::ReadOnly => (None, files::open_to_read(&path).await?),
         };
         let readers = SqlitePoolOptions::new()
             .min_connections(0)
             .max_connections(READERS)
-            .connect_lazy_with(files::read_options(&path));
+            .connect_lazy_with(read_options.clone());
         let position = read::head(&readers).await?;
         let head = watch::Sender::new(position);
         let pen = Arc::new(Mutex::new(pen));
@@ -91,6 +89,7 @@ impl SqliteLog {
             pen,
             writer,
             readers,
+            read_options,
             head,
             tailer: OnceLock::new(),
             leases: tokio::sync::OnceCell::new(),
@@ -186,7 +185,7 @@ impl SqliteLog {
 
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
         self.0.tailer.get_or_init(|| {
-            let (options, head) = (files::read_options(&self.0.path), self.0.head.clone());
+            let (options, head) = (self.0.read_options.clone(), self.0.head.clone());
             tokio::spawn(tail(options, head)).abort_handle()
         });
         self.0.head.subscribe()

@@ -127,6 +127,9 @@ async fn a_bad_postgres_address_never_shows_its_password() {
         "postgres://me:hunter2@127.0.0.1:1/ledger".to_owned(),
         "postgres://me:hunter2@no-such-host.invalid/ledger".to_owned(),
         "postgres://me:hunter2@[/ledger".to_owned(),
+        "postgres://[/ledger?user=me&password=hunter2".to_owned(),
+        "mysql://me:hunter2@place/ledger?password=hunter2".to_owned(),
+        "postgres://127.0.0.1:1/ledger?user=me&password=hunter2".to_owned(),
         format!("postgres://me:hunter2@{place}/postgres"),
         format!("postgres://postgres:hunter2@{place}/no_such_database"),
     ] {

@@ -170,3 +170,25 @@ async fn a_database_that_is_gone_is_said_and_found_again() {
     cut.store(PASS, Ordering::SeqCst);
     assert_eq!(waiting.await.unwrap().first, 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_never_succeeds_is_unknown_at_the_deadline() {
+    let (url, _guard) = fresh_postgres().await;
+    let log = Log::open(&url, Open::ReadWrite).await.unwrap();
+    let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
+    let fails = "CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''no''; END';
+        CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION fails()";
+    sqlx::raw_sql(fails).execute(&mut other).await.unwrap();
+    let asked = Append { keys: vec![key("k", "x")], ..one("run-a", "run.opened") };
+    let begun = tokio::time::Instant::now();
+    let unknown = log.append(asked.clone()).await;
+    assert!(matches!(unknown, Err(AppendError::Unknown)), "{unknown:?}");
+    assert!((29..35).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    sqlx::raw_sql("DROP TRIGGER fails ON events").execute(&mut other).await.unwrap();
+    // As it says: the retry under the same key is safe, and here it is what writes.
+    let retried = log.append(asked.clone()).await.unwrap();
+    assert_eq!((retried.first, retried.count), (1, 1));
+    assert_eq!(log.append(asked).await.unwrap(), Appended { duplicate: true, ..retried });
+    assert_eq!(log.head().await.unwrap(), 1);
+}

@@ -37,9 +37,7 @@ const SETTINGS: [(&str, &str); 10] = [
 ];
 
 pub(crate) fn options(url: &str, open: Open) -> Result<PgConnectOptions, LogError> {
-    // What follows the last @ holds no password.
-    let shown = || url.rsplit_once('@').map_or("postgres", |(_, rest)| rest).to_owned();
-    let options = PgConnectOptions::from_str(url).map_err(|_| LogError::Address(shown()))?;
+    let options = PgConnectOptions::from_str(url).map_err(|_| LogError::Address(without_password(url)))?;
     let options = options.application_name("midwatch").options(SETTINGS).disable_statement_logging();
     Ok(match open {
         Open::ReadWrite => options,
@@ -118,6 +116,12 @@ async fn migrate(connection: &mut PgConnection, shown: &str) -> Result<(), LogEr
             .map_err(failed)?;
     }
     transaction.commit().await.map_err(failed)
+}
+
+/// What of a text that should be an address can be shown: a password stands before the last `@` or after a `?`.
+pub(crate) fn without_password(url: &str) -> String {
+    let place = url.rsplit_once('@').map_or(url, |(_, place)| place);
+    place.split('?').next().unwrap_or_default().to_owned()
 }
 
 /// The address without its password.

@@ -70,20 +70,41 @@ pub(super) async fn open_again(path: &Path) -> Result<SqliteConnection, LogError
     options.connect().await.map_err(|e| fault(path, "open", &e))
 }
 
-/// Whether there is a ledger this binary can read. Makes no ledger; SQLite itself may put its `-wal` and `-shm` beside
+/// How to read the ledger, if there is one this binary knows. Makes no ledger; SQLite itself may put its `-wal` and `-shm` beside
 /// one, as every reader of a WAL database does.
-pub(super) async fn check_readable(path: &Path) -> Result<(), LogError> {
+pub(super) async fn open_to_read(path: &Path) -> Result<SqliteConnectOptions, LogError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(file(path, "it is a directory")),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(LogError::Absent(shown(path))),
         Err(error) => return Err(file(path, &error.to_string())),
     }
-    let mut connection = read_options(path).connect().await.map_err(|e| fault(path, "open", &e))?;
-    let found = inspect(&mut connection).await.map_err(|e| fault(path, "open", &e))?;
+    let mut options = read_options(path);
+    let found = match look(&options).await {
+        // On a medium that cannot be written there is no room for SQLite's own files, and nobody who changes ours.
+        Err(error) if primary_code(&error) == Some(CANNOT_OPEN) && !has_wal(path) => {
+            options = options.immutable(true);
+            look(&options).await
+        }
+        found => found,
+    };
+    found.map_err(|e| fault(path, "open", &e))?.readable(&shown(path))?;
+    Ok(options)
+}
+
+async fn look(options: &SqliteConnectOptions) -> Result<Found, sqlx::Error> {
+    let mut connection = options.connect().await?;
+    let found = inspect(&mut connection).await?;
     // It was only read.
     let _ = connection.close().await;
-    found.readable(&shown(path))
+    Ok(found)
+}
+
+/// Whether appends may stand beside the file that are not in it yet.
+fn has_wal(path: &Path) -> bool {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    fs::metadata(wal).is_ok_and(|wal| wal.len() > 0)
 }
 
 fn check_writable(path: &Path) -> Result<(), LogError> {
@@ -161,6 +182,7 @@ async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), L
 const SET_APPLICATION_ID: &str = "PRAGMA application_id = 1297566791";
 
 const BUSY_CODE: u32 = 5;
+const CANNOT_OPEN: u32 = 14;
 
 /// SQLite's own code, without the extension in its upper bits.
 pub(super) fn primary_code(error: &sqlx::Error) -> Option<u32> {
@@ -177,7 +199,7 @@ pub(super) fn fault(path: &Path, operation: &'static str, error: &sqlx::Error) -
         Some(3 | 23) => file(path, "the system does not permit it"),
         Some(8) => file(path, "it is read-only"),
         Some(13) => file(path, "the disk is full"),
-        Some(14) => file(path, "the system does not let SQLite open it"),
+        Some(CANNOT_OPEN) => file(path, "the system does not let SQLite open it"),
         Some(26) => file(path, "it is not a SQLite database"),
         Some(BUSY_CODE) => LogError::Unavailable {
             operation,
