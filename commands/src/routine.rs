@@ -268,6 +268,7 @@ impl Routine {
         }
         Ok(vec![
             RoutineEvent::RunClaimed(RunClaimed {
+                bot: self.bot,
                 run,
                 cause: Cause::Person,
                 window_us: None,
@@ -332,12 +333,12 @@ pub(crate) fn check_limits(limits: &Limits) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn target_events(events: Vec<TargetEvent>, next: Option<Micros>) -> Vec<New<RoutineEvent>> {
+fn target_events(events: Vec<TargetEvent>, bot: Option<BotId>, next: Option<Micros>) -> Vec<New<RoutineEvent>> {
     let family = |event| match event {
         TargetEvent::Queued(queued) => RoutineEvent::DeliveryQueued(queued),
         TargetEvent::Taken(delivery, run) => RoutineEvent::DeliveryTaken { delivery, run },
         TargetEvent::Dropped(delivery, reason) => RoutineEvent::DeliveryDropped { delivery, reason },
-        TargetEvent::Claimed(claim) => RoutineEvent::RunClaimed(RunClaimed { next_us: next, ..claim }),
+        TargetEvent::Claimed(claim) => RoutineEvent::RunClaimed(RunClaimed { bot, next_us: next, ..claim }),
     };
     events.into_iter().map(|event| New::from(family(event))).collect()
 }
@@ -369,23 +370,24 @@ impl Decider for Routine {
             RoutineCommand::Delete => {
                 self.existing()?;
                 let mut events = vec![RoutineEvent::Deleted {}.into()];
-                events.extend(target_events(self.target.drop_all(), self.next));
+                events.extend(target_events(self.target.drop_all(), self.bot, self.next));
                 Ok(events)
             }
             RoutineCommand::Tick(tick) => Ok(self.tick(tick)),
             RoutineCommand::RunNow { run, process } => self.run_now(run, process),
             RoutineCommand::Queue(asked) => {
-                Ok(target_events(self.target.queue(asked, self.existing().is_err()), self.next))
+                Ok(target_events(self.target.queue(asked, self.existing().is_err()), self.bot, self.next))
             }
             RoutineCommand::ClaimNext(claim) => {
                 let Ok(id) = self.existing() else { return Ok(vec![]) };
-                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.may_start()), self.next))
+                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.may_start()), self.bot, self.next))
             }
             RoutineCommand::Settle { run, outcome, reason } => {
                 if self.target.live != Some(run) {
                     return Ok(vec![]);
                 }
-                let mut events = vec![RoutineEvent::RunSettled(RunSettled { run, outcome, reason }).into()];
+                let mut events =
+                    vec![RoutineEvent::RunSettled(RunSettled { bot: self.bot, run, outcome, reason }).into()];
                 if self.phase == Phase::Active && self.target.failures_after(outcome) >= FAILURES_MAX {
                     let error = format!("{FAILURES_MAX} runs in a row did not succeed");
                     let facts = RoutineEvent::Suspended { cause: SuspendCause::Failing };

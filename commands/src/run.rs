@@ -181,6 +181,7 @@ impl Run {
             })
             .collect();
         let ended = Ended {
+            unattended: Some(opened.unattended),
             run: opened.run,
             bot: opened.bot,
             routine: opened.routine,

@@ -93,6 +93,7 @@ impl Target {
             let key = claim_key(scope, &["delivery", &next.delivery.to_string()]);
             let run = RunId::derived(claim.namespace, &key.hash);
             events.push(TargetEvent::Claimed(RunClaimed {
+                bot: None,
                 run,
                 cause: Cause::Delivery,
                 window_us: None,

@@ -198,12 +198,12 @@ pub fn keys(trigger: TriggerId, events: &[New<TriggerEvent>]) -> Vec<Key> {
     claimed.map(|delivery| claim_key(&id, &["delivery", &delivery.to_string()])).collect()
 }
 
-fn target_events(events: Vec<TargetEvent>) -> Vec<New<TriggerEvent>> {
+fn target_events(events: Vec<TargetEvent>, bot: Option<BotId>) -> Vec<New<TriggerEvent>> {
     let family = |event| match event {
         TargetEvent::Queued(queued) => TriggerEvent::DeliveryQueued(queued),
         TargetEvent::Taken(delivery, run) => TriggerEvent::DeliveryTaken { delivery, run },
         TargetEvent::Dropped(delivery, reason) => TriggerEvent::DeliveryDropped { delivery, reason },
-        TargetEvent::Claimed(claim) => TriggerEvent::RunClaimed(claim),
+        TargetEvent::Claimed(claim) => TriggerEvent::RunClaimed(RunClaimed { bot, ..claim }),
     };
     events.into_iter().map(|event| New::from(family(event))).collect()
 }
@@ -232,22 +232,22 @@ impl Decider for Trigger {
             TriggerCommand::Delete => {
                 self.existing()?;
                 let mut events = vec![TriggerEvent::Deleted {}.into()];
-                events.extend(target_events(self.target.drop_all()));
+                events.extend(target_events(self.target.drop_all(), self.bot));
                 Ok(events)
             }
             TriggerCommand::Queue(asked) => {
                 let gone = self.deleted || self.bot.is_none();
-                Ok(target_events(self.target.queue(asked, gone)))
+                Ok(target_events(self.target.queue(asked, gone), self.bot))
             }
             TriggerCommand::ClaimNext(claim) => {
                 let Ok(id) = self.existing() else { return Ok(vec![]) };
-                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.open())))
+                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.open()), self.bot))
             }
             TriggerCommand::Settle { run, outcome, reason } => {
                 if self.target.live != Some(run) {
                     return Ok(vec![]);
                 }
-                Ok(vec![TriggerEvent::RunSettled(RunSettled { run, outcome, reason }).into()])
+                Ok(vec![TriggerEvent::RunSettled(RunSettled { bot: self.bot, run, outcome, reason }).into()])
             }
         }
     }

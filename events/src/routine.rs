@@ -109,6 +109,9 @@ pub enum RoutineEvent {
         last_us: Micros,
         /// How many there were.
         count: u64,
+        /// The routine's Bot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bot: Option<BotId>,
         /// Why.
         reason: MissedReason,
         /// The next window.
@@ -124,6 +127,9 @@ pub enum RoutineEvent {
         reason: SkippedReason,
         /// The run that was live.
         live: RunId,
+        /// The routine's Bot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bot: Option<BotId>,
         /// The next window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_us: Option<Micros>,
@@ -213,6 +219,9 @@ pub struct RunClaimed {
     pub run: RunId,
     /// Why it runs.
     pub cause: Cause,
+    /// Who does the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bot: Option<BotId>,
     /// The window, by its own time, where a schedule is the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_us: Option<Micros>,
@@ -239,6 +248,9 @@ pub struct RunSettled {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// Who did the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bot: Option<BotId>,
 }
 
 /// An accepted delivery waits for its turn.

@@ -235,6 +235,9 @@ pub struct Ended {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// Whether nobody was watching as it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unattended: Option<bool>,
     /// Turns taken.
     pub turns: u32,
     /// Tool calls decided.

@@ -246,7 +246,7 @@ fn evolve(row: &mut RoutineRow, event: &RoutineEvent, content: Option<&RoutineCo
             let (reason, window) = (Some(word(reason)), Some(*last_us));
             row.ended(Ending { outcome: "missed".to_owned(), reason, at, run: None, window, count: *count });
         }
-        RoutineEvent::WindowSkipped { window_us, reason, live, next_us } => {
+        RoutineEvent::WindowSkipped { window_us, reason, live, next_us, .. } => {
             row.due(*next_us);
             let (reason, window) = (Some(word(reason)), Some(*window_us));
             row.ended(Ending { outcome: "skipped".to_owned(), reason, at, run: Some(*live), window, count: 1 });

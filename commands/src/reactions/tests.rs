@@ -95,11 +95,12 @@ fn an_accepted_delivery_is_queued_where_its_work_is_done() {
 }
 
 fn settled() -> RunSettled {
-    RunSettled { run: id(50), outcome: Outcome::Succeeded, reason: None }
+    RunSettled { bot: None, run: id(50), outcome: Outcome::Succeeded, reason: None }
 }
 
 fn claimed() -> RunClaimed {
     RunClaimed {
+        bot: None,
         run: id(50),
         cause: Cause::Delivery,
         window_us: None,
@@ -130,6 +131,7 @@ fn a_routine_goes_on_with_its_queue_and_tells_its_deliveries() {
         (RoutineEvent::Rearmed { next_us }, vec![]),
         (
             RoutineEvent::WindowsMissed {
+                bot: None,
                 first_us: Micros(1),
                 last_us: Micros(1),
                 count: 1,
@@ -139,7 +141,13 @@ fn a_routine_goes_on_with_its_queue_and_tells_its_deliveries() {
             vec![],
         ),
         (
-            RoutineEvent::WindowSkipped { window_us: Micros(1), reason: SkippedReason::Live, live: id(50), next_us },
+            RoutineEvent::WindowSkipped {
+                bot: None,
+                window_us: Micros(1),
+                reason: SkippedReason::Live,
+                live: id(50),
+                next_us,
+            },
             vec![],
         ),
     ];

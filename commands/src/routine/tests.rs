@@ -55,6 +55,7 @@ fn run_of(window: &str) -> RunId {
 
 fn claimed(window: &str, next: Option<&str>) -> RoutineEvent {
     RoutineEvent::RunClaimed(RunClaimed {
+        bot: Some(id(3)),
         run: run_of(window),
         cause: Cause::Schedule,
         window_us: Some(at(window)),
@@ -67,6 +68,7 @@ fn claimed(window: &str, next: Option<&str>) -> RoutineEvent {
 
 fn missed(first: &str, last: &str, count: u64, next: &str) -> RoutineEvent {
     RoutineEvent::WindowsMissed {
+        bot: Some(id(3)),
         first_us: at(first),
         last_us: at(last),
         count,
@@ -77,7 +79,7 @@ fn missed(first: &str, last: &str, count: u64, next: &str) -> RoutineEvent {
 
 fn skipped(window: &str, live: RunId, next: &str) -> RoutineEvent {
     let reason = midwatch_events::routine::SkippedReason::Live;
-    RoutineEvent::WindowSkipped { window_us: at(window), reason, live, next_us: Some(at(next)) }
+    RoutineEvent::WindowSkipped { bot: Some(id(3)), window_us: at(window), reason, live, next_us: Some(at(next)) }
 }
 
 fn rearmed(next: Option<&str>) -> RoutineEvent {

@@ -2,7 +2,7 @@
 
 use midwatch_events::{
     Micros, New,
-    id::{ProcessId, RoutineId, RunId},
+    id::{BotId, ProcessId, RoutineId, RunId},
     routine::{MissedReason, RoutineEvent, RunClaimed, SkippedReason},
     run::Cause,
     time::SECOND_US,
@@ -81,18 +81,25 @@ impl Routine {
             if tick.now.since(window) > delay_us + grace_us {
                 let missed = self.missed(schedule, window, Micros(tick.now.0 - grace_us - delay_us));
                 next = missed.next;
-                events.push(missed.event());
+                events.push(missed.event(self.bot));
                 continue;
             }
             next = after(window);
             if let Some(live) = live {
                 let reason = SkippedReason::Live;
-                events.push(RoutineEvent::WindowSkipped { window_us: window, reason, live, next_us: next });
+                events.push(RoutineEvent::WindowSkipped {
+                    bot: self.bot,
+                    window_us: window,
+                    reason,
+                    live,
+                    next_us: next,
+                });
             } else {
                 let key = claim_key(&id.to_string(), &[&window.0.to_string()]);
                 let run = RunId::derived(tick.namespace, &key.hash);
                 live = Some(run);
                 events.push(RoutineEvent::RunClaimed(RunClaimed {
+                    bot: self.bot,
                     run,
                     cause: Cause::Schedule,
                     window_us: Some(window),
@@ -123,8 +130,9 @@ struct Missed {
 }
 
 impl Missed {
-    fn event(self) -> RoutineEvent {
+    fn event(self, bot: Option<BotId>) -> RoutineEvent {
         RoutineEvent::WindowsMissed {
+            bot,
             first_us: self.first,
             last_us: self.last,
             count: self.count,

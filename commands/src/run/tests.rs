@@ -201,6 +201,7 @@ fn calls_without_an_outcome_become_unknown_at_the_end() {
     };
     let ended = |outcome, duration_us| {
         RunEvent::Ended(Ended {
+            unattended: Some(true),
             run: id(50),
             bot: id(3),
             routine: Some(id(1)),
@@ -259,6 +260,7 @@ fn the_first_opening_and_the_first_ending_stand() {
     let run = taken().after(end(Some(1), Outcome::Succeeded, "08:01:00"));
     let other = Opened { bot: id(4), ..opened() };
     let abandoned = Ended {
+        unattended: Some(true),
         run: id(50),
         bot: id(3),
         routine: None,

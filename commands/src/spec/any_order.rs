@@ -82,6 +82,7 @@ impl Dice {
 
     fn claimed(&mut self) -> RunClaimed {
         RunClaimed {
+            bot: None,
             run: self.id(),
             cause: self.of(&[Cause::Schedule, Cause::Person, Cause::Delivery]),
             window_us: self.maybe(Self::instant),
@@ -93,7 +94,7 @@ impl Dice {
     }
 
     fn settled(&mut self) -> RunSettled {
-        RunSettled { run: self.id(), outcome: self.outcome(), reason: None }
+        RunSettled { bot: None, run: self.id(), outcome: self.outcome(), reason: None }
     }
 
     fn queued(&mut self) -> DeliveryQueued {
@@ -163,6 +164,7 @@ fn routine(dice: &mut Dice) -> RoutineEvent {
         10 => RoutineEvent::RunClaimed(dice.claimed()),
         11 => RoutineEvent::RunSettled(dice.settled()),
         12 => RoutineEvent::WindowsMissed {
+            bot: None,
             first_us: dice.instant(),
             last_us: dice.instant(),
             count: u64::MAX,
@@ -170,6 +172,7 @@ fn routine(dice: &mut Dice) -> RoutineEvent {
             next_us: dice.maybe(Dice::instant),
         },
         13 => RoutineEvent::WindowSkipped {
+            bot: None,
             window_us: dice.instant(),
             reason: SkippedReason::Live,
             live: dice.id(),
@@ -260,6 +263,7 @@ fn run(dice: &mut Dice) -> RunEvent {
             duration_us: None,
         },
         _ => RunEvent::Ended(Ended {
+            unattended: None,
             run: dice.id(),
             bot: dice.id(),
             routine: None,

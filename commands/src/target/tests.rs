@@ -32,6 +32,7 @@ fn run_of(n: u128) -> RunId {
 
 fn claimed(n: u128) -> [TargetEvent; 2] {
     let claim = RunClaimed {
+        bot: None,
         run: run_of(n),
         cause: Cause::Delivery,
         window_us: None,
@@ -140,7 +141,7 @@ fn endings_in_a_row_are_counted() {
     ] {
         assert_eq!(failing.failures_after(outcome), after, "{outcome:?}");
         let mut target = Target { live: Some(id(1)), ..failing.clone() };
-        target.settled(&RunSettled { run: id(1), outcome, reason: None });
+        target.settled(&RunSettled { bot: None, run: id(1), outcome, reason: None });
         assert_eq!((target.live, target.failures), (None, after));
     }
 }

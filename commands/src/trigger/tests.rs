@@ -162,7 +162,7 @@ fn its_own_instruction_runs_one_delivery_after_the_other() {
     busy.when(claim_next("08:00:00")).then([]);
     let settle = |run| TriggerCommand::Settle { run, outcome: Outcome::Failed, reason: None };
     busy.when(settle(id(99))).then([]);
-    let settled = RunSettled { run: *run, outcome: Outcome::Failed, reason: None };
+    let settled = RunSettled { bot: Some(id(3)), run: *run, outcome: Outcome::Failed, reason: None };
     busy.when(settle(*run)).then([TriggerEvent::RunSettled(settled)]);
     let free = busy.after(settle(*run)).after(claim_next("08:01:00"));
     assert!(free.0.target.live.is_some_and(|live| live != *run));

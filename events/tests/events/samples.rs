@@ -371,6 +371,7 @@ fn routine(d: &mut Draw) -> Vec<New<RoutineEvent>> {
         next_us: next(d),
     };
     let missed = RoutineEvent::WindowsMissed {
+        bot: None,
         first_us: d.at(-7_200),
         last_us: d.at(-3_600),
         count: d.number(2),
@@ -401,6 +402,7 @@ fn routine(d: &mut Draw) -> Vec<New<RoutineEvent>> {
         RoutineEvent::RunSettled(settled(d)).into(),
         missed.into(),
         RoutineEvent::WindowSkipped {
+            bot: None,
             window_us: d.at(0),
             reason: d.one_of(&[SkippedReason::Live, SkippedReason::QueueFull]),
             live: d.id(RUN),
@@ -420,6 +422,7 @@ fn cause(d: &mut Draw) -> Cause {
 fn claimed(d: &mut Draw) -> RunClaimed {
     let (window, delivery, tzdb, next) = (d.at(0), d.id(DELIVERY), d.text("2026f"), d.at(3_600));
     RunClaimed {
+        bot: None,
         run: d.id(RUN),
         cause: cause(d),
         window_us: d.maybe(window),
@@ -460,7 +463,7 @@ const REASONS: [Reason; 15] = [
 
 fn settled(d: &mut Draw) -> RunSettled {
     let reason = d.one_of(&REASONS);
-    RunSettled { run: d.id(RUN), outcome: d.one_of(&OUTCOMES), reason: d.maybe(reason) }
+    RunSettled { bot: None, run: d.id(RUN), outcome: d.one_of(&OUTCOMES), reason: d.maybe(reason) }
 }
 
 fn queued(d: &mut Draw) -> DeliveryQueued {
@@ -530,6 +533,7 @@ fn opened(d: &mut Draw) -> Opened {
 fn run(d: &mut Draw) -> Vec<New<RunEvent>> {
     let (routine, trigger, reason, duration) = (d.id(ROUTINE), d.id(TRIGGER), d.one_of(&REASONS), d.number(2_000_000));
     let ended = Ended {
+        unattended: None,
         run: d.id(RUN),
         bot: d.id(BOT),
         routine: d.maybe(routine),

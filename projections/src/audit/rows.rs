@@ -151,7 +151,8 @@ impl AuditRow {
             RoutineEvent::Suspended { cause } => self.reason = Some(word(cause)),
             RoutineEvent::RunClaimed(claim) => self.claimed(claim),
             RoutineEvent::RunSettled(settled) => self.settled(settled),
-            RoutineEvent::WindowsMissed { first_us, last_us, count, reason, .. } => {
+            RoutineEvent::WindowsMissed { bot, first_us, last_us, count, reason, .. } => {
+                self.bot = *bot;
                 self.outcome = Some("missed".to_owned());
                 self.reason = Some(word(reason));
                 self.subject = Some(match count {
@@ -159,7 +160,8 @@ impl AuditRow {
                     count => format!("{count} windows, {first_us} to {last_us}"),
                 });
             }
-            RoutineEvent::WindowSkipped { window_us, reason, live, .. } => {
+            RoutineEvent::WindowSkipped { bot, window_us, reason, live, .. } => {
+                self.bot = *bot;
                 self.outcome = Some("skipped".to_owned());
                 self.reason = Some(word(reason));
                 self.run = Some(*live);
@@ -192,6 +194,7 @@ impl AuditRow {
 
     fn claimed(&mut self, claim: &RunClaimed) {
         self.run = Some(claim.run);
+        self.bot = claim.bot;
         self.delivery = claim.delivery;
         self.cause = Some(claim.cause);
         self.subject = claim.window_us.map(|window| format!("the window {window}"));
@@ -199,6 +202,7 @@ impl AuditRow {
 
     fn settled(&mut self, settled: &RunSettled) {
         self.run = Some(settled.run);
+        self.bot = settled.bot;
         self.outcome = Some(word(settled.outcome));
         self.reason = settled.reason.map(word);
     }

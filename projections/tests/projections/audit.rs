@@ -152,6 +152,7 @@ fn filters_find_their_rows_in_a_real_story() {
     story.is(&stream(), decided(DecisionKind::Allowed));
     story.is(&stream(), ended(Outcome::Refused, None));
     let missed = RoutineEvent::WindowsMissed {
+        bot: None,
         first_us: after(60),
         last_us: after(120),
         count: 2,

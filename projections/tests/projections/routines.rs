@@ -50,6 +50,7 @@ fn created(next_us: Option<Micros>) -> New<RoutineEvent> {
 fn claimed(run: u8, cause: Cause, window_us: Option<Micros>, next_us: Option<Micros>) -> RoutineEvent {
     let run = id(RUN, run);
     RoutineEvent::RunClaimed(RunClaimed {
+        bot: None,
         run,
         cause,
         window_us,
@@ -61,7 +62,7 @@ fn claimed(run: u8, cause: Cause, window_us: Option<Micros>, next_us: Option<Mic
 }
 
 fn settled(run: u8, outcome: Outcome, reason: Option<Reason>) -> RoutineEvent {
-    RoutineEvent::RunSettled(RunSettled { run: id(RUN, run), outcome, reason })
+    RoutineEvent::RunSettled(RunSettled { bot: None, run: id(RUN, run), outcome, reason })
 }
 
 fn queued(delivery: u8, expires: i64) -> RoutineEvent {
@@ -147,6 +148,7 @@ fn missed_and_skipped_windows_are_endings_too() {
     story.at(4_000).is(
         &stream(),
         RoutineEvent::WindowsMissed {
+            bot: None,
             first_us: after(60),
             last_us: after(120),
             count: 2,
@@ -161,7 +163,13 @@ fn missed_and_skipped_windows_are_endings_too() {
     let live: RunId = id(RUN, 2);
     story.is(
         &stream(),
-        RoutineEvent::WindowSkipped { window_us: after(4_020), reason: SkippedReason::Live, live, next_us: None },
+        RoutineEvent::WindowSkipped {
+            bot: None,
+            window_us: after(4_020),
+            reason: SkippedReason::Live,
+            live,
+            next_us: None,
+        },
     );
     let row = listed(&story);
     assert_eq!((row.last_outcome.as_deref(), row.last_reason.as_deref()), (Some("skipped"), Some("live")));

@@ -80,6 +80,7 @@ pub(crate) fn decision(kind: DecisionKind) -> Decision {
 
 pub(crate) fn ended(outcome: Outcome, reason: Option<Reason>) -> New<RunEvent> {
     let facts = RunEvent::Ended(Ended {
+        unattended: None,
         run: run(),
         bot: id(BOT, 0),
         routine: Some(id(ROUTINE, 0)),

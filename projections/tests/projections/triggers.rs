@@ -158,6 +158,7 @@ fn a_trigger_is_paused_resumed_and_deleted_and_knows_its_live_run() {
     story.is(
         &stream(),
         TriggerEvent::RunClaimed(RunClaimed {
+            bot: None,
             run: id(RUN, 0),
             cause: Cause::Delivery,
             window_us: None,
@@ -168,7 +169,8 @@ fn a_trigger_is_paused_resumed_and_deleted_and_knows_its_live_run() {
         }),
     );
     assert_eq!(row(&story).live_run, Some(id(RUN, 0)));
-    let settled = |run| TriggerEvent::RunSettled(RunSettled { run, outcome: Outcome::Succeeded, reason: None });
+    let settled =
+        |run| TriggerEvent::RunSettled(RunSettled { bot: None, run, outcome: Outcome::Succeeded, reason: None });
     story.is(&stream(), settled(id(RUN, 1)));
     assert_eq!(row(&story).live_run, Some(id(RUN, 0)));
     story.is(&stream(), settled(id(RUN, 0)));

@@ -145,6 +145,7 @@ fn reasons_are_words_that_can_be_erased() {
 
 fn by_person(run: u128, next: Option<&str>) -> RoutineEvent {
     RoutineEvent::RunClaimed(RunClaimed {
+        bot: Some(id(3)),
         run: id(run),
         cause: Cause::Person,
         window_us: None,

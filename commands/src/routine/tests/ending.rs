@@ -5,7 +5,7 @@ use midwatch_events::routine::{DeliveryQueued, DropReason};
 use super::*;
 
 fn settled(run: RunId, outcome: Outcome) -> RoutineEvent {
-    RoutineEvent::RunSettled(RunSettled { run, outcome, reason: None })
+    RoutineEvent::RunSettled(RunSettled { bot: Some(id(3)), run, outcome, reason: None })
 }
 
 #[test]
@@ -95,6 +95,7 @@ fn run_of_delivery(n: u128) -> RunId {
 fn a_delivery_is_claimed_and_leaves_the_next_window_alone() {
     let routine = routine(QUARTERS, "07:56:00").after(queue(60));
     let claim = RoutineEvent::RunClaimed(RunClaimed {
+        bot: Some(id(3)),
         run: run_of_delivery(60),
         cause: Cause::Delivery,
         window_us: None,

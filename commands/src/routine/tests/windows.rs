@@ -282,6 +282,7 @@ fn claims_and_missed_windows_have_keys_and_nothing_else_has() {
     };
     let (routine, delivery) = (id::<midwatch_events::id::Routine>(1).to_string(), id(60));
     let by_delivery = RoutineEvent::RunClaimed(RunClaimed {
+        bot: Some(id(3)),
         run: id(50),
         cause: Cause::Delivery,
         window_us: None,
