@@ -139,20 +139,3 @@ async fn a_bad_postgres_address_never_shows_its_password() {
         assert!(!error.to_string().contains('\n'), "{error}");
     }
 }
-#[tokio::test]
-async fn zz_ro() {
-    let Ok(dir) = std::env::var("MW_RO") else { return };
-    let url = format!("sqlite://{dir}/l.db");
-    if std::env::var("MW_MAKE").is_ok() {
-        let log = Log::open(&url, Open::ReadWrite).await.unwrap();
-        write(&log, "run-a", 3).await;
-        log.close().await;
-        return;
-    }
-    let log = Log::open(&url, Open::ReadOnly).await.unwrap();
-    eprintln!("{:?}", crate::verify::verify(&log).await);
-    eprintln!("{:?}", crate::lease::read_all(&log).await);
-    eprintln!("{:?}", Log::open(&url, Open::ReadWrite).await.map(drop));
-    write_full(&log).await;
-}
-async fn write_full(_: &Log) {}
