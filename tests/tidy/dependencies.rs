@@ -92,6 +92,7 @@ fn workspace() -> Packages {
     packages(&cargo(&["metadata", "--no-deps", "--offline", "--format-version", "1"]))
 }
 
+// A4 of docs/architecture.md.
 #[test]
 fn dependencies_point_inwards() {
     expect_none(
@@ -101,6 +102,7 @@ fn dependencies_point_inwards() {
     );
 }
 
+// A5 of docs/architecture.md.
 #[test]
 fn pure_crates_depend_on_nothing_impure() {
     expect_none(
@@ -110,6 +112,7 @@ fn pure_crates_depend_on_nothing_impure() {
     );
 }
 
+// A19 of docs/architecture.md.
 #[test]
 fn the_auditors_build_holds_no_server() {
     let tree = ["tree", "--offline", "--locked", "-p", "midwatch", "--no-default-features", "-e", "normal"];

@@ -62,6 +62,7 @@ fn pure_sources() -> Vec<File> {
     pure
 }
 
+// A5 of docs/architecture.md.
 #[test]
 fn pure_crates_do_no_io_and_read_no_clock() {
     let findings: Vec<_> = pure_sources().iter().flat_map(impurities).collect();
@@ -80,6 +81,7 @@ fn unstable_bytes(file: &File) -> Vec<String> {
     hits.map(|(at, word)| format!("{}:{at}: {word}", file.path)).collect()
 }
 
+// A9 of docs/architecture.md.
 #[test]
 fn events_have_only_stable_bytes() {
     let sources = pure_sources().into_iter().filter(|file| file.is_in("events/src"));
@@ -91,6 +93,7 @@ fn events_have_only_stable_bytes() {
     );
 }
 
+// A6 of docs/architecture.md.
 #[test]
 fn pure_crates_name_every_variant() {
     let roots = pure_sources().into_iter().filter(|file| file.name() == "lib.rs");

@@ -75,6 +75,7 @@ fn nothing_names_a_registry() {
     check(registry_hosts, "Which registry or mirror serves is the reader's own setting: leave the address out.");
 }
 
+// A20 of docs/architecture.md.
 #[test]
 fn templates_escape_everything() {
     let templates: Vec<_> = files().into_iter().filter(|file| file.has_extension(&["html", "askama", "xml"])).collect();

@@ -26,5 +26,6 @@ mod writer;
 pub use append::{Append, AppendError, Appended, Expected, NewEvent, StreamAppend};
 pub use log::{Filter, Log, LogError, Open};
 
+// A1, A2 and A3 of docs/architecture.md, on both databases.
 #[cfg(test)]
 mod contract;

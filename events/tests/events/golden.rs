@@ -82,6 +82,7 @@ fn text(sample: &Sample) -> String {
     lines.iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
 }
 
+// A9 of docs/architecture.md.
 #[test]
 fn every_event_is_written_as_it_always_was() {
     let accept = env::var_os("MIDWATCH_ACCEPT").is_some_and(|value| value == "1");

@@ -162,6 +162,7 @@ fn buried(planted: Value) -> impl Strategy<Value = Value> {
 }
 
 proptest! {
+    // A16 of docs/architecture.md.
     #[test]
     fn no_secret_survives_under_its_name((secret, value) in (secret_name(), secret()).prop_flat_map(|(name, secret)| {
         (Just(secret.clone()), buried(json!({ (name): secret })))

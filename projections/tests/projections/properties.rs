@@ -89,6 +89,7 @@ proptest! {
     // Each case is a whole ledger in all projections.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
+    // A7 of docs/architecture.md.
     #[test]
     fn any_events_in_any_order_give_rows_that_fit_their_table(there: bool, seeds in seeds()) {
         let events = ledger(there, &seeds);
@@ -108,6 +109,7 @@ proptest! {
         }
     }
 
+    // A18 of docs/architecture.md.
     #[test]
     fn all_at_once_is_a_part_and_then_the_rest(there: bool, seeds in seeds(), at: prop::sample::Index) {
         let events = ledger(there, &seeds);
@@ -120,6 +122,7 @@ proptest! {
         }
     }
 
+    // A8 of docs/architecture.md.
     #[test]
     fn what_was_erased_takes_no_claim_count_or_verdict_with_it(there: bool, seeds in seeds()) {
         let events = ledger(there, &seeds);

@@ -81,6 +81,7 @@ fn a_trigger_captures_a_sample_and_is_confirmed() {
     assert_eq!((row.last_received_at, row.counts[&DeliveryStatus::Captured]), (Some(after(0)), 1));
 }
 
+// A16 of docs/architecture.md.
 #[test]
 fn a_secrets_hash_is_in_no_row() {
     let mut story = Story::default();

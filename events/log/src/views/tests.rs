@@ -172,6 +172,7 @@ async fn many_rows_in_one_transaction() {
     }
 }
 
+// A17 of docs/architecture.md.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_processes_that_race_apply_each_event_once() {
     for place in Place::both().await {
@@ -487,6 +488,7 @@ async fn names_that_cannot_stand_in_a_statement_are_refused() {
     }
 }
 
+// A18 of docs/architecture.md.
 #[tokio::test]
 async fn the_projections_file_can_be_deleted_at_any_time() {
     for (while_open, with_wal) in [(false, false), (false, true), (true, true), (true, false)] {

@@ -172,6 +172,7 @@ fn a_judgement_that_takes_too_long_is_a_refusal_and_its_thread_is_replaced() {
     assert_eq!(judge.judge(&allowing(), Context::default()).verdict, Allow, "another thread judges on");
 }
 
+// A14 of docs/architecture.md.
 #[test]
 fn two_stuck_threads_refuse_everything_until_they_end() {
     let judge = Judge::new(2).unwrap();
@@ -191,6 +192,7 @@ fn two_stuck_threads_refuse_everything_until_they_end() {
     assert_eq!(judge.judge(&allowing(), Context::default()).verdict, Allow);
 }
 
+// A14 of docs/architecture.md.
 /// G13: whatever happens to the decider, the call is refused: a panicking reply or a dropped judge too.
 #[test]
 fn a_failing_decider_refuses() {

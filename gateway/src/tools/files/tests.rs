@@ -225,6 +225,7 @@ async fn a_long_list_shows_the_first_names_and_says_so() {
     assert_eq!(list["cut"], "The first 1000 of 1005 names are shown.");
 }
 
+// A15 of docs/architecture.md.
 #[tokio::test]
 async fn a_directory_swapped_for_a_link_meanwhile_leads_nowhere() {
     let place = place();
