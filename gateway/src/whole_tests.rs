@@ -119,6 +119,7 @@ async fn verified(engine: &Engine) {
     assert_eq!(verified.first_bad, None);
 }
 
+// A11 of docs/architecture.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_is_decided_before_it_acts_and_its_outcome_is_recorded() {
     for (name, url, _guard) in testing::fresh_urls().await {
@@ -214,6 +215,7 @@ async fn equal_calls_are_counted_over_runs_and_each_threshold_is_recorded_once()
     process.stop().await;
 }
 
+// A10 of docs/architecture.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_run_a_window_once_and_every_window_ends_once() {
     for (name, url, _guard) in testing::fresh_urls().await {
@@ -312,6 +314,7 @@ async fn the_second_delivery_becomes_a_run_and_a_repeated_one_does_not() {
     process.stop().await;
 }
 
+// A13 of docs/architecture.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_halt_lets_nothing_start_until_it_is_lifted() {
     let (url, _guard) = testing::fresh_sqlite();
@@ -354,6 +357,7 @@ async fn a_cancelled_run_acts_no_more_and_frees_its_routine() {
     engine.close().await;
 }
 
+// A13 of docs/architecture.md.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_of_the_ledger_starts_nothing() {
     let directory = TempDir::new().unwrap();

@@ -103,6 +103,7 @@ fn a_run_is_opened_once() {
     given::<Run>([]).after(open()).when(open()).refused(&Refusal::Exists("run"));
 }
 
+// A12 of docs/architecture.md.
 #[test]
 fn a_run_is_taken_once_and_its_deadline_counts_from_there() {
     let waiting = given::<Run>([]).after(open());
@@ -113,6 +114,7 @@ fn a_run_is_taken_once_and_its_deadline_counts_from_there() {
     given::<Run>([]).when(take(9, "08:00:00")).refused(&Refusal::NotFound("run"));
 }
 
+// A12 of docs/architecture.md.
 /// A worker that was given up can change nothing any more.
 #[test]
 fn every_command_of_another_take_is_refused() {

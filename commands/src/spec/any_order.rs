@@ -359,6 +359,7 @@ fn throws() -> impl Strategy<Value = Vec<Vec<u8>>> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
+    // A7 of docs/architecture.md.
     #[test]
     fn every_family_takes_every_event_in_any_order(throws in throws()) {
         let routine: Routine = fold(&throws, routine);
