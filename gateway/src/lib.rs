@@ -8,6 +8,7 @@ pub mod bots;
 pub mod brief;
 pub mod decide;
 pub mod executor;
+pub mod publish;
 pub mod redact;
 pub mod repeat;
 pub mod resolve;

@@ -5,6 +5,8 @@
 
 pub mod files;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 /// What a call is for, as rules read it in `intent`.
@@ -50,6 +52,13 @@ pub struct ToolDefinition {
     pub parameters: Value,
     /// What its calls are for.
     pub intent: Intent,
+}
+
+/// The names of all arguments that `tools` take: a rule that reads another one would never match.
+#[must_use]
+pub fn argument_names(tools: &[ToolDefinition]) -> BTreeSet<String> {
+    let properties = tools.iter().filter_map(|tool| tool.parameters["properties"].as_object());
+    properties.flat_map(|members| members.keys().cloned()).collect()
 }
 
 /// What a call is about, as rules see it.
