@@ -15,11 +15,12 @@ use crate::{
 /// Why a step of a transaction failed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The database refused the rows; the connection is good.
+    /// The database refused the rows; nothing stands, and the connection is good.
     Refused(LogError),
-    /// The connection, or the database behind it, is in trouble; nothing of this transaction will stand unless its
-    /// commit was sent.
+    /// The connection, or the database behind it, is in trouble; nothing of this transaction stands.
     Lost(LogError),
+    /// The commit was sent, and what became of it is not known.
+    Unknown(LogError),
 }
 
 /// The one connection that appends, on either backend.
@@ -61,7 +62,7 @@ impl Session {
             Self::Postgres(session) => session.insert(rows, keys).await,
         }
     }
-    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
+    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
         match self {
             Self::Sqlite(session) => session.commit().await,
             Self::Postgres(session) => session.commit().await,

@@ -171,24 +171,6 @@ struct Desk {
 
 type Answers = Vec<Result<Appended, AppendError>>;
 
-enum Failed {
-    /// The database refused the rows.
-    Refused(LogError),
-    /// Nothing was written.
-    Before(LogError),
-    /// The commit was sent, and what became of it is not known.
-    Unknown(LogError),
-}
-
-impl From<Fault> for Failed {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Refused(error) => Self::Refused(error),
-            Fault::Lost(error) => Self::Before(error),
-        }
-    }
-}
-
 impl Desk {
     /// One transaction; false when there is nothing left to do for ever.
     async fn serve(&mut self) -> bool {
@@ -201,7 +183,7 @@ impl Desk {
         }
         let head = match self.session.begin().await {
             Ok(head) => head,
-            Err(Fault::Refused(error) | Fault::Lost(error)) => {
+            Err(Fault::Refused(error) | Fault::Lost(error) | Fault::Unknown(error)) => {
                 self.recover(error).await;
                 return true;
             }
@@ -217,7 +199,7 @@ impl Desk {
                     let _ = ask.reply.send(answer);
                 }
             }
-            Err(failed) => self.put_back(batch, failed).await,
+            Err(fault) => self.put_back(batch, fault).await,
         }
         true
     }
@@ -249,7 +231,7 @@ impl Desk {
     }
 
     /// Judges and writes a batch under the lock that is held. Also gives the head after it.
-    async fn write(&mut self, head: Head, batch: &[Ask]) -> Result<(Answers, u64), Failed> {
+    async fn write(&mut self, head: Head, batch: &[Ask]) -> Result<(Answers, u64), Fault> {
         let appends = || batch.iter().map(|ask| &ask.prepared.append);
         let streams: HashSet<&StreamName> =
             appends().flat_map(|append| append.entries.iter().map(|entry| &entry.stream)).collect();
@@ -273,14 +255,14 @@ impl Desk {
             self.session.roll_back().await;
         } else {
             self.session.insert(&ground.rows, &ground.new_keys).await?;
-            self.session.commit().await.map_err(Failed::Unknown)?;
+            self.session.commit().await?;
         }
         Ok((answers, ground.head))
     }
 
-    async fn put_back(&mut self, mut batch: Vec<Ask>, failed: Failed) {
-        match failed {
-            Failed::Refused(error) => {
+    async fn put_back(&mut self, mut batch: Vec<Ask>, fault: Fault) {
+        match fault {
+            Fault::Refused(error) => {
                 self.session.roll_back().await;
                 // Who is alone in a batch is the only one in it.
                 if let Some(ask) = batch.pop_if(|ask| ask.alone) {
@@ -291,11 +273,11 @@ impl Desk {
                 batch.iter_mut().for_each(|ask| ask.alone = true);
                 self.put_first(batch);
             }
-            Failed::Before(error) => {
+            Fault::Lost(error) => {
                 self.put_first(batch);
                 self.recover(error).await;
             }
-            Failed::Unknown(error) => {
+            Fault::Unknown(error) => {
                 batch.iter_mut().for_each(|ask| ask.attempted = true);
                 self.put_first(batch);
                 self.recover(error).await;

@@ -28,6 +28,8 @@ const CUT_BEFORE: u8 = 1;
 const CUT_AFTER: u8 = 2;
 /// Nothing gets through, then or later.
 const DEAD: u8 = 3;
+/// No COMMIT gets through, then or later.
+const CUT_EACH: u8 = 4;
 
 /// Stands between the ledger and PostgreSQL; cuts the connection at one COMMIT when told to.
 async fn proxy(server: String, cut: Arc<AtomicU8>) -> u16 {
@@ -70,8 +72,12 @@ async fn asks(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, cut: &AtomicU8, a
             return;
         }
         let commits = bytes[..read].windows(7).any(|word| word == b"COMMIT\0");
-        match if commits { cut.swap(PASS, Ordering::SeqCst) } else { PASS } {
-            CUT_BEFORE => return,
+        let moment = if commits { cut.load(Ordering::SeqCst) } else { PASS };
+        if moment != CUT_EACH && moment != PASS {
+            cut.store(PASS, Ordering::SeqCst);
+        }
+        match moment {
+            CUT_BEFORE | CUT_EACH => return,
             CUT_AFTER => {
                 answers.abort();
                 to.write_all(&bytes[..read]).await.unwrap();
@@ -172,7 +178,26 @@ async fn a_database_that_is_gone_is_said_and_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_never_succeeds_is_unknown_at_the_deadline() {
+async fn a_commit_that_is_never_answered_is_unknown_at_the_deadline() {
+    let (url, _guard) = fresh_postgres().await;
+    let cut = Arc::new(AtomicU8::new(PASS));
+    let log = Log::open(&through_proxy(&url, &cut).await, Open::ReadWrite).await.unwrap();
+    cut.store(CUT_EACH, Ordering::SeqCst);
+    let asked = Append { keys: vec![key("k", "x")], ..one("run-a", "run.opened") };
+    let begun = tokio::time::Instant::now();
+    let unknown = log.append(asked.clone()).await;
+    assert!(matches!(unknown, Err(AppendError::Unknown)), "{unknown:?}");
+    assert!((29..35).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    cut.store(PASS, Ordering::SeqCst);
+    // As it says: the retry under the same key is safe, whichever of the two is written.
+    let retried = log.append(asked.clone()).await.unwrap();
+    assert_eq!((retried.first, retried.count), (1, 1));
+    assert_eq!(log.append(asked).await.unwrap(), Appended { duplicate: true, ..retried });
+    assert_eq!(log.head().await.unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_that_is_refused_is_no_unknown_one() {
     let (url, _guard) = fresh_postgres().await;
     let log = Log::open(&url, Open::ReadWrite).await.unwrap();
     let mut other = sqlx::PgConnection::connect(&url).await.unwrap();
@@ -180,15 +205,8 @@ async fn a_commit_that_never_succeeds_is_unknown_at_the_deadline() {
         CREATE CONSTRAINT TRIGGER fails AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED
         FOR EACH ROW EXECUTE FUNCTION fails()";
     sqlx::raw_sql(fails).execute(&mut other).await.unwrap();
-    let asked = Append { keys: vec![key("k", "x")], ..one("run-a", "run.opened") };
-    let begun = tokio::time::Instant::now();
-    let unknown = log.append(asked.clone()).await;
-    assert!(matches!(unknown, Err(AppendError::Unknown)), "{unknown:?}");
-    assert!((29..35).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    let refused = timeout(Duration::from_secs(5), log.append(one("run-a", "run.opened"))).await.unwrap();
+    assert!(matches!(refused, Err(AppendError::Log(_))), "{refused:?}");
     sqlx::raw_sql("DROP TRIGGER fails ON events").execute(&mut other).await.unwrap();
-    // As it says: the retry under the same key is safe, and here it is what writes.
-    let retried = log.append(asked.clone()).await.unwrap();
-    assert_eq!((retried.first, retried.count), (1, 1));
-    assert_eq!(log.append(asked).await.unwrap(), Appended { duplicate: true, ..retried });
-    assert_eq!(log.head().await.unwrap(), 1);
+    assert_eq!(write(&log, "run-a", 1).await.first, 1);
 }

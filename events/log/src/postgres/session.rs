@@ -115,11 +115,15 @@ impl PostgresSession {
         step(query.execute(self.connection()?)).await.map(drop)
     }
 
-    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
-        let Ok(connection) = self.connection() else { return Ok(()) };
-        match timeout(STEP, sqlx::raw_sql("COMMIT").execute(connection)).await {
-            Ok(committed) => committed.map(drop).map_err(|error| failed("commit", &error)),
-            Err(_) => Err(silent("commit")),
+    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
+        match timeout(STEP, sqlx::raw_sql("COMMIT").execute(self.connection()?)).await {
+            Ok(Ok(_)) => Ok(()),
+            // A refusal is an answer too; everything else is not.
+            Ok(Err(error)) => Err(match fault(&error) {
+                Fault::Lost(said) => Fault::Unknown(said),
+                refused => refused,
+            }),
+            Err(_) => Err(Fault::Unknown(silent("commit"))),
         }
     }
 

@@ -183,6 +183,8 @@ const SET_APPLICATION_ID: &str = "PRAGMA application_id = 1297566791";
 
 const BUSY_CODE: u32 = 5;
 const CANNOT_OPEN: u32 = 14;
+pub(super) const IO_FAILED: u32 = 10;
+pub(super) const DISK_FULL: u32 = 13;
 
 /// SQLite's own code, without the extension in its upper bits.
 pub(super) fn primary_code(error: &sqlx::Error) -> Option<u32> {
@@ -198,7 +200,7 @@ pub(super) fn fault(path: &Path, operation: &'static str, error: &sqlx::Error) -
     match primary_code(error) {
         Some(3 | 23) => file(path, "the system does not permit it"),
         Some(8) => file(path, "it is read-only"),
-        Some(13) => file(path, "the disk is full"),
+        Some(DISK_FULL) => file(path, "the disk is full"),
         Some(CANNOT_OPEN) => file(path, "the system does not let SQLite open it"),
         Some(26) => file(path, "it is not a SQLite database"),
         Some(BUSY_CODE) => LogError::Unavailable {

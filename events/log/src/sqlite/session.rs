@@ -163,19 +163,18 @@ impl SqliteSession {
         Ok(())
     }
 
-    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
-        let Ok(connection) = self.connection() else { return Ok(()) };
-        let committed = sqlx::query("COMMIT").execute(connection).await;
-        match committed {
-            Ok(_) => {
-                self.held = None;
-                Ok(())
-            }
-            Err(error) => {
-                die_of_failed_fsync(&error);
-                Err(files::fault(&self.path, "commit", &error))
-            }
+    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
+        if let Err(error) = sqlx::query("COMMIT").execute(self.connection()?).await {
+            die_of_failed_fsync(&error);
+            let said = files::fault(&self.path, "commit", &error);
+            // Whatever else goes wrong with the disk comes before the flush that makes it stand.
+            return Err(match files::primary_code(&error) {
+                Some(files::DISK_FULL | files::IO_FAILED) => Fault::Lost(said),
+                _ => Fault::Unknown(said),
+            });
         }
+        self.held = None;
+        Ok(())
     }
 
     pub(crate) async fn roll_back(&mut self) {
