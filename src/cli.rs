@@ -1,0 +1,123 @@
+//! The command line: what can be typed.
+
+use std::{fs, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand};
+#[cfg(feature = "serve")]
+use midwatch_events::id::Id;
+
+use crate::failure::Failure;
+use crate::output::Output;
+#[cfg(feature = "serve")]
+use crate::verbs;
+
+/// Lets AI Bots work while nobody is watching, and lets anybody find out afterwards exactly what they did.
+#[derive(Debug, Parser)]
+#[command(name = "midwatch", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) globals: Globals,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What every verb takes, before or after its name.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Globals {
+    /// The ledger: sqlite://FILE or postgres://USER@HOST/DATABASE
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "MIDWATCH_DB",
+        hide_env_values = true,
+        default_value = "sqlite://midwatch.db"
+    )]
+    pub(crate) db: String,
+    /// Answer in JSON; an error is then {kind, code, message} on standard error
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// The file that holds the deployment's key (else MIDWATCH_KEY, else the state directory)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Write the program's own log as JSON
+    #[arg(long, global = true)]
+    pub(crate) log_json: bool,
+}
+
+impl Globals {
+    pub(crate) fn output(&self) -> Output {
+        Output { json: self.json }
+    }
+}
+
+/// What can be asked for. The two that an auditor's build has come first.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Serve hooks, API and dashboard, and do the work
+    #[cfg(feature = "serve")]
+    Serve(verbs::serve::Serve),
+    /// Show what it does on a ledger of its own, with a Bot, a boundary, a routine and a trigger
+    #[cfg(feature = "serve")]
+    Demo(verbs::demo::Demo),
+    /// Make, change and look at routines
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Routine(verbs::routine::Routine),
+    /// Run a routine now, look at runs, call one off
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Run(verbs::run::Run),
+    /// Make, confirm and look at triggers and their deliveries
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Trigger(verbs::trigger::Trigger),
+    /// Make Bots known, and grant them tools
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Bot(verbs::bot::Bot),
+    /// Look at, check, try and publish the rules that every tool call is judged by
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Boundary(verbs::boundary::Boundary),
+    /// What was done, newest first: audit 'bot:ops decision:refused since:7d text:"invoice"'
+    #[cfg(feature = "serve")]
+    Audit(verbs::audit::Audit),
+    /// Build projections again from the events, while serving
+    #[cfg(feature = "serve")]
+    Rebuild(verbs::rebuild::Rebuild),
+    /// Stop everything from starting, until lifted
+    #[cfg(feature = "serve")]
+    Halt(verbs::halt::Halt),
+    /// People, and the links they sign in by
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    User(verbs::user::User),
+    /// Tokens for the API
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Token(verbs::token::Token),
+    /// When a schedule would be due; needs no ledger
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Schedule(verbs::schedule::Schedule),
+    /// Whether everything is as it should be
+    #[cfg(feature = "serve")]
+    Doctor(verbs::doctor::Doctor),
+}
+
+/// An id as people type it.
+#[cfg(feature = "serve")]
+pub(crate) fn id<Of>(text: &str) -> Result<Id<Of>, String> {
+    text.parse().map_err(|_| "it is no id; an id is a UUID, as the `list` of the verb shows it".to_owned())
+}
+
+/// What was typed, or, after `@`, what the file holds.
+pub(crate) fn text_or_file(text: &str) -> Result<String, Failure> {
+    text.strip_prefix('@').map_or_else(|| Ok(text.to_owned()), read_file)
+}
+
+/// The text of a file that was named.
+pub(crate) fn read_file(path: &str) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::bad_request("file", format!("cannot read {path}: {error}")))
+}

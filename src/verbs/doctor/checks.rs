@@ -1,0 +1,174 @@
+//! What the ledger itself can tell.
+
+use std::collections::BTreeSet;
+
+use midwatch_commands::calendar::{self, Schedule, disagreements, second_opinion_version};
+use midwatch_engine::{Engine, processes::runner_there, projector};
+use midwatch_events::Micros;
+use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_projections::{
+    engine_deployment::{Deployment, KEY},
+    engine_processes::Processes,
+    routines_list::RoutinesList,
+};
+
+use super::{super::all, Check};
+use crate::failure::Failure;
+
+const YEAR_S: i64 = 365 * 86_400;
+/// Zone data of the year before is suspect from here on, in days into the new year: governments change rules at short
+/// notice, and several releases will have come.
+const STALE_AFTER_DAYS: i64 = 182;
+
+pub(super) async fn ledger(engine: &Engine) -> Result<Check, Failure> {
+    let head = engine.log().head().await?;
+    let (store, here) = (engine.log().store_time().await?, engine.world().clock.now());
+    let apart_s = store.since(here).abs() / 1_000_000;
+    if apart_s > 5 {
+        let sentence = format!("{head} events; the database's clock and this machine's are {apart_s} s apart");
+        return Ok(Check::warn("ledger", sentence));
+    }
+    Ok(Check::ok("ledger", format!("reachable, its schema is known, {head} events")))
+}
+
+pub(super) async fn durability(engine: &Engine) -> Result<Vec<Check>, Failure> {
+    let warnings = engine.log().durability().await?;
+    if warnings.is_empty() {
+        return Ok(vec![Check::ok("durability", "what is acknowledged is on disk")]);
+    }
+    Ok(warnings.into_iter().map(|sentence| Check::warn("durability", sentence)).collect())
+}
+
+/// The data's version begins with its year; how far into the next one it still counts as fresh.
+pub(super) fn tzdb(now: Micros) -> Check {
+    let version = calendar::tzdb_version();
+    let year = version.get(..4).and_then(|year| year.parse::<i64>().ok());
+    let year_now = now.to_string().get(..4).and_then(|year| year.parse::<i64>().ok());
+    let (Some(year), Some(year_now)) = (year, year_now) else {
+        return Check::warn("time zones", format!("IANA {version}; its age is not known"));
+    };
+    let days_into_year = now.seconds().div_euclid(86_400) - days_before(year_now);
+    let stale = year_now > year + 1 || year_now == year + 1 && days_into_year > STALE_AFTER_DAYS;
+    if stale {
+        let sentence = format!("IANA {version} is old: rules that changed since are missing; use a newer midwatch");
+        return Check::warn("time zones", sentence);
+    }
+    Check::ok("time zones", format!("IANA {version}, bundled"))
+}
+
+/// Days from 1970 to the first of January of a year.
+fn days_before(year: i64) -> i64 {
+    let before = year - 1;
+    let leap_days = before / 4 - before / 100 + before / 400 - (1969 / 4 - 1969 / 100 + 1969 / 400);
+    (year - 1970) * 365 + leap_days
+}
+
+pub(super) async fn projections(engine: &Engine) -> Result<Vec<Check>, Failure> {
+    let mut checks = Vec::new();
+    // Where the rows stand is looked at before they are brought up, else nobody would ever be behind.
+    let behind = projector::status(engine).await?;
+    let head = projector::catch_up(engine).await?;
+    for status in projector::status(engine).await? {
+        if let Some((position, error)) = status.stopped {
+            let name = status.name;
+            let sentence =
+                format!("{name} stopped at position {position}: {error}; `midwatch rebuild {name}` once that is cured");
+            checks.push(Check::fail("projection", sentence));
+        }
+    }
+    let most = behind.iter().map(|status| status.behind).max().unwrap_or(0);
+    if checks.is_empty() {
+        let sentence = format!("{} projections at position {head}; they were {most} events behind", behind.len());
+        checks.push(Check::ok("projections", sentence));
+    }
+    Ok(checks)
+}
+
+pub(super) async fn halt(engine: &Engine) -> Result<Check, Failure> {
+    let row = projector::get::<Deployment>(engine, KEY).await?.unwrap_or_default();
+    if !row.halted {
+        return Ok(Check::ok("halt", "scheduling is not halted"));
+    }
+    let since = row.since.unwrap_or_default();
+    let (by, reason) = (row.by.unwrap_or_default(), row.reason.unwrap_or_default());
+    Ok(Check::warn("halt", format!("scheduling is halted since {since} by {by}: {reason}")))
+}
+
+pub(super) async fn processes(engine: &Engine) -> Result<Vec<Check>, Failure> {
+    let here = vec![Condition { column: "stopped_at", is: Test::IsNull }];
+    let rows = all::<Processes>(engine, here, Order { column: "started_at", descending: true }, Some(20)).await?;
+    let mut checks: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let roles: Vec<_> = row.roles.iter().map(|role| role.name()).collect();
+            let sentence = format!(
+                "{} since {}, version {}, IANA {}, {}; it has not said that it left",
+                row.id,
+                row.started_at,
+                row.version,
+                row.tzdb,
+                roles.join(",")
+            );
+            Check::ok("process", sentence)
+        })
+        .collect();
+    let runner = if runner_there(engine).await? {
+        Check::ok("runner", "a process that executes runs is there")
+    } else {
+        Check::warn("runner", "no process executes runs: they wait, at most 15 minutes; `midwatch serve` starts one")
+    };
+    checks.push(runner);
+    Ok(checks)
+}
+
+/// Where the two copies of the zone data differ for a zone in use, within a year from now.
+pub(super) async fn second_opinions(engine: &Engine) -> Result<Vec<Check>, Failure> {
+    let there = vec![Condition { column: "state", is: Test::Ne(Cell::Text("deleted".to_owned())) }];
+    let rows = all::<RoutinesList>(engine, there, Order { column: "name", descending: false }, None).await?;
+    let schedules = rows.iter().filter_map(|row| Schedule::parse(&row.schedule).ok());
+    let zones = schedules.filter(|schedule| schedule.once_at().is_none());
+    let zones: BTreeSet<String> = zones.map(|schedule| schedule.zone().name().to_owned()).collect();
+    let now = engine.log().store_time().await?;
+    let mut checks = Vec::new();
+    for zone in &zones {
+        let Ok(spans) = disagreements(zone, now, now.plus_s(YEAR_S)) else { continue };
+        if let Some(first) = spans.first() {
+            let sentence = format!(
+                "{zone}: from {} on windows are computed with UTC{:+} min, IANA {} says UTC{:+} min; check the hour",
+                first.from,
+                first.used_s / 60,
+                second_opinion_version(),
+                first.other_s / 60
+            );
+            checks.push(Check::warn("second opinion", sentence));
+        }
+    }
+    if checks.is_empty() {
+        let sentence = format!("{} zones in use, IANA {} says the same", zones.len(), second_opinion_version());
+        checks.push(Check::ok("second opinion", sentence));
+    }
+    Ok(checks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verbs::doctor::State;
+
+    #[test]
+    fn days_before_a_year() {
+        for (year, seconds) in [(1970, 0), (1973, 94_694_400), (2000, 946_684_800), (2026, 1_767_225_600)] {
+            assert_eq!(days_before(year) * 86_400, seconds);
+        }
+    }
+
+    #[test]
+    fn zone_data_grows_old() {
+        let year: i64 = calendar::tzdb_version()[..4].parse().unwrap();
+        let day = |year: i64, day: i64| Micros((days_before(year) + day) * 86_400 * 1_000_000);
+        assert_eq!(tzdb(day(year, 300)).state, State::Ok);
+        assert_eq!(tzdb(day(year + 1, 100)).state, State::Ok);
+        assert_eq!(tzdb(day(year + 1, 200)).state, State::Warn);
+        assert_eq!(tzdb(day(year + 2, 0)).state, State::Warn);
+    }
+}

@@ -1,0 +1,332 @@
+//! `midwatch routine`: a Bot, some work and a schedule.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use midwatch_commands::{
+    Refusal,
+    calendar::Schedule,
+    routine::{Edit, Routine as RoutineState},
+};
+use midwatch_engine::{Done, Engine, projector, routines::NewRoutine};
+use midwatch_events::{
+    Micros, StreamName,
+    id::{BotId, RoutineId, UserId},
+    routine::{Limits, RoutineContent, RoutineEvent, Work},
+};
+use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_projections::routines_list::{RoutineRow, RoutinesList};
+use serde_json::{Value, json};
+
+use super::all;
+use crate::{
+    cli::{Globals, id, text_or_file},
+    failure::Failure,
+    joining,
+    output::{Table, dash, pairs, word},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Routine {
+    /// Make a routine
+    Add(Add),
+    /// All routines
+    List,
+    /// One routine, with its work and its next windows
+    Show {
+        #[arg(value_parser = id::<midwatch_events::id::Routine>)]
+        routine: RoutineId,
+    },
+    /// Change what is given, and leave the rest
+    Edit(Change),
+    /// Switch it off; its windows do not exist until it is resumed
+    Pause {
+        #[arg(value_parser = id::<midwatch_events::id::Routine>)]
+        routine: RoutineId,
+        /// Why
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Switch it on again, also after a suspension
+    Resume {
+        #[arg(value_parser = id::<midwatch_events::id::Routine>)]
+        routine: RoutineId,
+    },
+    /// Remove it from every list; its history stays
+    Delete {
+        #[arg(value_parser = id::<midwatch_events::id::Routine>)]
+        routine: RoutineId,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Add {
+    /// What people call it
+    #[arg(long)]
+    name: String,
+    /// Who does the work
+    #[arg(long, value_name = "ID", value_parser = id::<midwatch_events::id::Bot>)]
+    bot: BotId,
+    /// When, as JSON
+    #[arg(long, value_name = "JSON|@FILE")]
+    schedule: String,
+    #[command(flatten)]
+    work: NewWork,
+    #[command(flatten)]
+    limits: NewLimits,
+    /// Whose it is; the first admin's, if nothing is said
+    #[arg(long, value_name = "USER", value_parser = id::<midwatch_events::id::User>)]
+    owner: Option<UserId>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Change {
+    #[arg(value_parser = id::<midwatch_events::id::Routine>)]
+    routine: RoutineId,
+    /// A new name
+    #[arg(long)]
+    name: Option<String>,
+    /// A new schedule, as JSON
+    #[arg(long, value_name = "JSON|@FILE")]
+    schedule: Option<String>,
+    #[command(flatten)]
+    work: NewWork,
+    #[command(flatten)]
+    limits: NewLimits,
+    /// Refuse when it is not at this version any more
+    #[arg(long, value_name = "VERSION")]
+    expect: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewWork {
+    /// What the Bot is told
+    #[arg(long, value_name = "TEXT|@FILE", conflicts_with = "recording")]
+    instruction: Option<String>,
+    /// Tool steps that are replayed without a model
+    #[arg(long, value_name = "JSON|@FILE")]
+    recording: Option<String>,
+}
+
+impl NewWork {
+    fn read(&self) -> Result<Work, Failure> {
+        Ok(Work {
+            instruction: self.instruction.as_deref().map(text_or_file).transpose()?,
+            recording: self.recording.as_deref().map(text_or_file).transpose()?,
+        })
+    }
+
+    fn given(&self) -> bool {
+        self.instruction.is_some() || self.recording.is_some()
+    }
+}
+
+/// How runs run; what is not said stays as it is.
+#[derive(Args, Debug)]
+pub(crate) struct NewLimits {
+    /// How late a window may still be claimed [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    grace_s: Option<u32>,
+    /// How long a run may last [default: 900]
+    #[arg(long, value_name = "SECONDS")]
+    deadline_s: Option<u32>,
+    /// How many turns a run may take [default: 20]
+    #[arg(long, value_name = "N")]
+    max_turns: Option<u32>,
+}
+
+impl NewLimits {
+    pub(crate) fn over(&self, limits: &Limits) -> Limits {
+        Limits {
+            grace_s: self.grace_s.unwrap_or(limits.grace_s),
+            deadline_s: self.deadline_s.unwrap_or(limits.deadline_s),
+            max_turns: self.max_turns.unwrap_or(limits.max_turns),
+        }
+    }
+}
+
+impl Routine {
+    pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Add(add) => add.run(globals).await,
+            Self::List => list(globals).await,
+            Self::Show { routine } => show(globals, routine).await,
+            Self::Edit(change) => change.run(globals).await,
+            Self::Pause { routine, reason } => {
+                let done = joining::write(globals, async |engine, origin| {
+                    Ok(engine.pause_routine(routine, &reason, origin, None).await?)
+                });
+                changed(globals, routine, "was paused", &done.await?)
+            }
+            Self::Resume { routine } => {
+                let done = joining::write(globals, async |engine, origin| {
+                    Ok(engine.resume_routine(routine, origin, None).await?)
+                });
+                changed(globals, routine, "was resumed", &done.await?)
+            }
+            Self::Delete { routine } => {
+                let done = joining::write(globals, async |engine, origin| {
+                    Ok(engine.delete_routine(routine, origin, None).await?)
+                });
+                changed(globals, routine, "was deleted; its history stays", &done.await?)
+            }
+        }
+    }
+}
+
+fn changed(globals: &Globals, routine: RoutineId, what: &str, done: &Done<()>) -> Result<ExitCode, Failure> {
+    let answer = json!({ "id": routine, "position": done.position });
+    globals.output().answer(&answer, || format!("Routine {routine} {what}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Add {
+    async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let new = NewRoutine {
+            name: self.name,
+            bot: self.bot,
+            schedule: text_or_file(&self.schedule)?,
+            work: self.work.read()?,
+            limits: self.limits.over(&Limits::default()),
+            owner: self.owner,
+        };
+        // A new ledger is not made for the sake of a schedule that cannot be read.
+        let schedule = Schedule::parse(&new.schedule);
+        let schedule = schedule.map_err(|error| Failure::bad_request(error.code(), error.to_string()))?;
+        let made =
+            joining::write(globals, async |engine, origin| Ok(engine.create_routine(&new, origin, None).await?));
+        let id = made.await?.value;
+        globals
+            .output()
+            .answer(&json!({ "id": id }), || format!("Routine {} is {id}: {}", new.name, schedule.in_words()))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Change {
+    async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let edit = Edit {
+            name: self.name.clone(),
+            schedule: self.schedule.as_deref().map(text_or_file).transpose()?,
+            work: if self.work.given() { Some(self.work.read()?) } else { None },
+            limits: None,
+            now: Micros::default(),
+        };
+        let done = joining::write(globals, async |engine, origin| {
+            let state = engine.load::<RoutineState>(&StreamName::routine(self.routine)).await?.state;
+            let edit = Edit { limits: Some(self.limits.over(&state.limits)), ..edit };
+            Ok(engine.edit_routine(self.routine, edit, self.expect, origin, None).await?)
+        });
+        let done = done.await?;
+        let what = if done.duplicate { "is so already" } else { "was changed" };
+        changed(globals, self.routine, what, &done)
+    }
+}
+
+async fn list(globals: &Globals) -> Result<ExitCode, Failure> {
+    let rows = joining::read(globals, async |engine| {
+        let there = Condition { column: "state", is: Test::Ne(Cell::Text("deleted".to_owned())) };
+        all::<RoutinesList>(engine, vec![there], Order { column: "name", descending: false }, None).await
+    });
+    let rows = rows.await?;
+    let json: Vec<Value> = rows.iter().map(listed).collect();
+    globals.output().answer(&json, || {
+        let mut table = Table::new(&["ID", "NAME", "STATE", "NEXT WINDOW", "LAST", "SCHEDULE", "LIVE RUN"]);
+        for row in &rows {
+            table.row(vec![
+                row.id.to_string(),
+                row.name.clone(),
+                word(row.state),
+                next_window(row),
+                last(row),
+                Schedule::parse(&row.schedule).map_or_else(|error| error.to_string(), |schedule| schedule.in_words()),
+                dash(row.live_run),
+            ]);
+        }
+        table.or("There are no routines; `midwatch routine add` makes one.")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The members scripts may rely on.
+fn listed(row: &RoutineRow) -> Value {
+    json!({
+        "id": row.id,
+        "name": row.name,
+        "state": row.state,
+        "next_window": row.next_window.map(|at| at.to_string()),
+        "last_outcome": row.last_outcome,
+        "last_reason": row.last_reason,
+        "live_run": row.live_run,
+    })
+}
+
+/// In the routine's own zone, which its offset shows.
+fn next_window(row: &RoutineRow) -> String {
+    let schedule = Schedule::parse(&row.schedule);
+    dash(row.next_window.map(|at| schedule.map_or_else(|_| at.to_string(), |schedule| schedule.zone().local(at))))
+}
+
+fn last(row: &RoutineRow) -> String {
+    match (&row.last_outcome, &row.last_reason) {
+        (Some(outcome), Some(reason)) => format!("{outcome} ({reason})"),
+        (Some(outcome), None) => outcome.clone(),
+        (None, _) => "-".to_owned(),
+    }
+}
+
+async fn show(globals: &Globals, id: RoutineId) -> Result<ExitCode, Failure> {
+    let (row, work) = joining::read(globals, async |engine| {
+        let row = projector::get::<RoutinesList>(engine, &id.to_string()).await?;
+        let row = row.ok_or(Refusal::NotFound("routine"))?;
+        Ok((row, work(engine, id).await?))
+    })
+    .await?;
+    let mut json = serde_json::to_value(&row).unwrap_or_default();
+    if let (Value::Object(members), Some(work)) = (&mut json, &work) {
+        let recording = work.recording.as_deref().map(|text| serde_json::from_str::<Value>(text).unwrap_or_default());
+        members.insert("instruction".to_owned(), json!(work.instruction));
+        members.insert("recording".to_owned(), json!(recording));
+    }
+    globals.output().answer(&json, || shown(&row, work.unwrap_or_default()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(row: &RoutineRow, work: Work) -> String {
+    let schedule = Schedule::parse(&row.schedule).ok();
+    let limits = &row.limits;
+    pairs(&[
+        ("id", Some(row.id.to_string())),
+        ("name", Some(row.name.clone())),
+        ("state", Some(word(row.state))),
+        ("reason", row.reason.clone()),
+        ("schedule", schedule.map(|schedule| schedule.in_words())),
+        ("next window", row.next_window.map(|_| next_window(row))),
+        ("last", row.last_outcome.as_ref().map(|_| last(row))),
+        ("live run", row.live_run.map(|run| run.to_string())),
+        ("missed windows", Some(row.missed_total.to_string())),
+        ("Bot", Some(row.bot.to_string())),
+        ("owner", Some(row.owner.to_string())),
+        ("instruction", work.instruction),
+        ("recording", work.recording),
+        (
+            "limits",
+            Some(format!("grace {} s, deadline {} s, {} turns", limits.grace_s, limits.deadline_s, limits.max_turns)),
+        ),
+        ("created", Some(row.created_at.to_string())),
+        ("version", Some(row.version.to_string())),
+    ])
+}
+
+/// The work in force; none where it was erased.
+async fn work(engine: &Engine, id: RoutineId) -> Result<Option<Work>, Failure> {
+    let stream = StreamName::routine(id);
+    let state = engine.load::<RoutineState>(&stream).await?.state;
+    let events = engine.log().read_stream(&stream, state.work_at, 1).await?;
+    let Some(event) = events.first() else { return Ok(None) };
+    let content = event.content::<RoutineEvent>().map_err(midwatch_engine::EngineError::from)?;
+    Ok(match content {
+        Some(RoutineContent::Created(work) | RoutineContent::WorkReplaced(work)) => Some(work),
+        Some(RoutineContent::Paused { .. } | RoutineContent::Suspended { .. }) | None => None,
+    })
+}

@@ -1,0 +1,150 @@
+//! `midwatch serve`: one process of a deployment.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use clap::Args;
+use midwatch_engine::{Engine, deployment::state_dir, world::World};
+use midwatch_events::engine::Role;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    cli::Globals,
+    failure::Failure,
+    joining,
+    serving::{self, Plan},
+};
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Where hooks, API and dashboard are
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7350")]
+    listen: SocketAddr,
+    /// A second address for hooks alone, to be in reach of the outside
+    #[arg(long, value_name = "ADDR")]
+    hooks_listen: Option<SocketAddr>,
+    /// What this process does
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = role,
+        default_value = "web,clock,runner,projector"
+    )]
+    roles: Vec<Role>,
+    /// The address people and senders see, such as https://watch.example
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
+    /// Where the Bots' workspaces are; runners on several machines need one they share [default: beside the state]
+    #[arg(long, value_name = "DIR")]
+    workspace_dir: Option<PathBuf>,
+    /// Start nothing in this process (also MIDWATCH_SCHEDULER=off)
+    #[arg(long)]
+    halted: bool,
+}
+
+fn role(text: &str) -> Result<Role, String> {
+    let names = || Role::ALL.map(Role::name).join(", ");
+    Role::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| format!("the roles are {}", names()))
+}
+
+impl Serve {
+    pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let opening = joining::opening(globals)?;
+        let workspace_dir = state_dir(&opening.outside, &opening.url).join("workspaces");
+        let plan = Plan {
+            roles: self.roles.iter().copied().collect(),
+            listen: self.listen,
+            hooks_listen: self.hooks_listen,
+            public_url: self.public_url.clone(),
+            workspace_dir: self.workspace_dir.clone().unwrap_or(workspace_dir),
+            halted: self.halted || scheduler_off()?,
+        };
+        let mut signals = Signals::new()?;
+        let engine = Engine::open(World::system(), opening).await?;
+        let mut served = match serving::start(engine.clone(), &plan).await {
+            Ok(served) => served,
+            Err(failure) => {
+                engine.close().await;
+                return Err(failure);
+            }
+        };
+        self.announce(globals, &served).await?;
+        let broken = tokio::select! {
+            biased;
+            () = signals.asked() => None,
+            failure = served.broken() => Some(failure),
+        };
+        tracing::info!("stopping");
+        tokio::select! {
+            biased;
+            stopped = served.stop() => stopped?,
+            // Signals twice: whoever waits does not want to wait.
+            () = signals.asked() => return Err(Failure::fault("stopped", "stopped before everything had ended")),
+        }
+        match broken {
+            Some(failure) => Err(failure),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    async fn announce(&self, globals: &Globals, served: &serving::Served) -> Result<(), Failure> {
+        let url = served.url(self.public_url.as_deref());
+        let link = match &url {
+            Some(url) => served.first_link(url).await?,
+            None => None,
+        };
+        let roles: Vec<_> = self.roles.iter().map(|role| role.name()).collect();
+        let hooks = served.hooks_address.map(|address| format!("http://{address}"));
+        let answer = json!({
+            "listen": served.address.map(|address| format!("http://{address}")),
+            "hooks_listen": hooks,
+            "url": url,
+            "link": link,
+            "roles": roles,
+        });
+        globals.output().answer(&answer, || {
+            let mut text = match &url {
+                Some(url) => format!("Serving at {url}\n"),
+                None => format!("Working as {}\n", roles.join(", ")),
+            };
+            if let Some(hooks) = &hooks {
+                text.push_str(&format!("Hooks alone at {hooks}\n"));
+            }
+            if let Some(link) = &link {
+                text.push_str(&format!("Nobody has signed in yet. The first admin's link, good once: {link}\n"));
+            }
+            text
+        })
+    }
+}
+
+/// Whether the environment keeps this process from starting anything. An unknown word must not be taken for either.
+fn scheduler_off() -> Result<bool, Failure> {
+    match joining::variable("MIDWATCH_SCHEDULER").as_deref() {
+        None | Some("on") => Ok(false),
+        Some("off") => Ok(true),
+        Some(other) => {
+            Err(Failure::bad_request("scheduler", format!("MIDWATCH_SCHEDULER is `{other}`; write off, or unset it")))
+        }
+    }
+}
+
+/// Signals that ask this process to end.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::fault("signals", error.to_string()));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    pub(crate) async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! `midwatch trigger`: public endpoints that turn deliveries into runs.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use midwatch_commands::{Refusal, trigger::TriggerCommand};
+use midwatch_engine::{Done, projector, triggers::NewTrigger};
+use midwatch_events::{
+    id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
+    routine::Limits,
+    trigger::Intake,
+};
+use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_projections::{
+    deliveries::{Deliveries, DeliveryRow},
+    triggers::{TriggerRow, Triggers},
+};
+use serde_json::{Value, json};
+
+use super::{all, equal, routine::NewLimits};
+use crate::{
+    cli::{Globals, id, text_or_file},
+    failure::Failure,
+    joining,
+    output::{Table, dash, pairs, word},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Trigger {
+    /// Make a trigger; its secret is shown this once
+    Create(Create),
+    /// All triggers
+    List,
+    /// One trigger
+    Show {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+    },
+    /// Say that the sample was read: deliveries become runs from here on
+    Confirm {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+        /// The delivery that was read; refused if that is not the sample
+        #[arg(long, value_name = "ID", value_parser = id::<midwatch_events::id::Delivery>)]
+        delivery: Option<DeliveryId>,
+    },
+    /// Answer as if it did not exist, until resumed
+    Pause {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+    },
+    /// Answer again
+    Resume {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+    },
+    /// Close it for good; its history stays
+    Delete {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+    },
+    /// Give it another secret, shown this once
+    Rotate {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+        /// How long the old secret stays good too
+        #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+        overlap_s: u32,
+    },
+    /// What came through it, newest first
+    Deliveries {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+        /// Not more than this many
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Create {
+    /// What people call it
+    #[arg(long)]
+    name: String,
+    /// The routine that deliveries run
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = id::<midwatch_events::id::Routine>,
+        conflicts_with_all = ["bot", "instruction"],
+        required_unless_present = "bot"
+    )]
+    routine: Option<RoutineId>,
+    /// Or the Bot that works by --instruction
+    #[arg(long, value_name = "ID", value_parser = id::<midwatch_events::id::Bot>, requires = "instruction")]
+    bot: Option<BotId>,
+    /// What that Bot is told
+    #[arg(long, value_name = "TEXT|@FILE", requires = "bot")]
+    instruction: Option<String>,
+    #[command(flatten)]
+    limits: NewLimits,
+    #[command(flatten)]
+    intake: NewIntake,
+    /// Whose rights its runs have; the first admin's, if nothing is said
+    #[arg(long, value_name = "USER", value_parser = id::<midwatch_events::id::User>)]
+    owner: Option<UserId>,
+}
+
+#[derive(Args, Debug)]
+struct NewIntake {
+    /// The largest body [default: 1000000]
+    #[arg(long, value_name = "BYTES")]
+    body_bytes_max: Option<u32>,
+    /// How long an equal body without an id is the same delivery; 0 is off [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    duplicate_window_s: Option<u32>,
+    /// How many deliveries may wait [default: 100]
+    #[arg(long, value_name = "N")]
+    queue_max: Option<u32>,
+    /// How long one may wait [default: 86400]
+    #[arg(long, value_name = "SECONDS")]
+    queue_age_s: Option<u32>,
+}
+
+impl NewIntake {
+    fn read(&self) -> Intake {
+        let usual = Intake::default();
+        Intake {
+            body_bytes_max: self.body_bytes_max.unwrap_or(usual.body_bytes_max),
+            duplicate_window_s: self.duplicate_window_s.unwrap_or(usual.duplicate_window_s),
+            queue_max: self.queue_max.unwrap_or(usual.queue_max),
+            queue_age_s: self.queue_age_s.unwrap_or(usual.queue_age_s),
+        }
+    }
+}
+
+impl Trigger {
+    pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Create(create) => create.run(globals).await,
+            Self::List => list(globals).await,
+            Self::Show { trigger } => show(globals, trigger).await,
+            Self::Confirm { trigger, delivery } => {
+                let done = joining::write(globals, async |engine, origin| {
+                    Ok(engine.confirm_trigger(trigger, delivery, origin, None).await?)
+                });
+                changed(globals, trigger, "is confirmed: the next deliveries run", &done.await?)
+            }
+            Self::Pause { trigger } => change(globals, trigger, "was paused", TriggerCommand::Pause).await,
+            Self::Resume { trigger } => change(globals, trigger, "was resumed", TriggerCommand::Resume).await,
+            Self::Delete { trigger } => change(globals, trigger, "was deleted", TriggerCommand::Delete).await,
+            Self::Rotate { trigger, overlap_s } => rotate(globals, trigger, overlap_s).await,
+            Self::Deliveries { trigger, limit } => deliveries(globals, trigger, limit).await,
+        }
+    }
+}
+
+/// Where a trigger's deliveries are posted to, below the server's address.
+pub(crate) fn path(endpoint: &str) -> String {
+    format!("/hooks/{endpoint}")
+}
+
+impl Create {
+    async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let new = NewTrigger {
+            name: self.name,
+            routine: self.routine,
+            bot: self.bot,
+            instruction: self.instruction.as_deref().map(text_or_file).transpose()?,
+            intake: self.intake.read(),
+            limits: self.limits.over(&Limits::default()),
+            owner: self.owner,
+        };
+        let made =
+            joining::write(globals, async |engine, origin| Ok(engine.create_trigger(&new, origin, None).await?));
+        let made = made.await?.value;
+        let path = path(&made.endpoint);
+        let answer = json!({ "id": made.id, "endpoint": made.endpoint, "path": path, "secret": made.secret });
+        globals.output().answer(&answer, || {
+            let secret = made.secret.clone().unwrap_or_default();
+            let shown =
+                pairs(&[("id", Some(made.id.to_string())), ("path", Some(path.clone())), ("secret", Some(secret))]);
+            format!("{shown}The secret is shown this once. Post a first delivery, read it, then confirm the trigger.")
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn change(globals: &Globals, id: TriggerId, what: &str, command: TriggerCommand) -> Result<ExitCode, Failure> {
+    let done =
+        joining::write(globals, async |engine, origin| Ok(engine.change_trigger(id, origin, None, command).await?));
+    changed(globals, id, what, &done.await?)
+}
+
+fn changed(globals: &Globals, id: TriggerId, what: &str, done: &Done<()>) -> Result<ExitCode, Failure> {
+    let answer = json!({ "id": id, "position": done.position });
+    globals.output().answer(&answer, || format!("Trigger {id} {what}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32) -> Result<ExitCode, Failure> {
+    let done = joining::write(globals, async |engine, origin| Ok(engine.rotate_secret(id, overlap_s, origin).await?));
+    let secret = done.await?.value;
+    globals.output().answer(&json!({ "id": id, "secret": secret }), || {
+        format!("{secret}\nThe old secret is good for {overlap_s} more seconds; this one is shown this once.")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(globals: &Globals) -> Result<ExitCode, Failure> {
+    let rows = joining::read(globals, async |engine| {
+        let there = Condition { column: "state", is: Test::Ne(Cell::Text("deleted".to_owned())) };
+        all::<Triggers>(engine, vec![there], Order { column: "name", descending: false }, None).await
+    });
+    let rows = rows.await?;
+    globals.output().answer(&rows, || {
+        let mut table = Table::new(&["ID", "NAME", "STATE", "CONFIRMED", "WAITING", "LAST RECEIVED", "PATH"]);
+        for row in &rows {
+            table.row(vec![
+                row.id.to_string(),
+                row.name.clone(),
+                word(row.state),
+                confirmed(row).to_owned(),
+                row.waiting.len().to_string(),
+                dash(row.last_received_at),
+                path(&row.endpoint),
+            ]);
+        }
+        table.or("There are no triggers; `midwatch trigger create` makes one.")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn confirmed(row: &TriggerRow) -> &'static str {
+    match (row.confirmed, row.sample) {
+        (true, _) => "yes",
+        (false, Some(_)) => "sample to read",
+        (false, None) => "no delivery yet",
+    }
+}
+
+async fn show(globals: &Globals, id: TriggerId) -> Result<ExitCode, Failure> {
+    let row = joining::read(globals, async |engine| Ok(projector::get::<Triggers>(engine, &id.to_string()).await?));
+    let row = row.await?.ok_or(Refusal::NotFound("trigger"))?;
+    globals.output().answer(&row, || {
+        let counts: Vec<_> = row.counts.iter().map(|(status, count)| format!("{} {count}", word(status))).collect();
+        pairs(&[
+            ("id", Some(row.id.to_string())),
+            ("name", Some(row.name.clone())),
+            ("state", Some(word(row.state))),
+            ("path", Some(path(&row.endpoint))),
+            ("confirmed", Some(confirmed(&row).to_owned())),
+            ("sample", row.sample.map(|id| id.to_string())),
+            ("routine", row.routine.map(|id| id.to_string())),
+            ("Bot", row.bot.map(|id| id.to_string())),
+            ("deliveries", Some(counts.join(", ")).filter(|counts| !counts.is_empty())),
+            ("waiting", Some(row.waiting.len().to_string())),
+            ("last received", row.last_received_at.map(|at| at.to_string())),
+            ("old secret until", row.old_secret_until.map(|at| at.to_string())),
+            ("created", Some(row.created_at.to_string())),
+        ])
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn deliveries(globals: &Globals, id: TriggerId, limit: Option<usize>) -> Result<ExitCode, Failure> {
+    let rows = joining::read(globals, async |engine| {
+        projector::get::<Triggers>(engine, &id.to_string()).await?.ok_or(Refusal::NotFound("trigger"))?;
+        let order = Order { column: "position", descending: true };
+        all::<Deliveries>(engine, vec![equal("trigger", id)], order, limit).await
+    });
+    let rows = rows.await?;
+    let json: Vec<Value> = rows.iter().map(delivered).collect();
+    globals.output().answer(&json, || {
+        let mut table = Table::new(&["ID", "RECEIVED", "STATUS", "EVENT TYPE", "RUN"]);
+        for row in &rows {
+            table.row(vec![
+                row.id.to_string(),
+                row.received_at.to_string(),
+                word(row.status),
+                dash(row.event_type.as_deref()),
+                dash(row.run),
+            ]);
+        }
+        table.or("No delivery has come through this trigger yet.")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The members scripts may rely on.
+fn delivered(row: &DeliveryRow) -> Value {
+    json!({
+        "id": row.id,
+        "received_at": row.received_at.to_string(),
+        "status": row.status,
+        "event_type": row.event_type,
+        "run": row.run,
+    })
+}
