@@ -3,13 +3,15 @@
 //! It translates and never decides: what may happen is the engine's to say. Nothing in memory here that a second
 //! process would need.
 
-pub mod api;
+mod api;
 pub mod app;
 pub mod auth;
+#[cfg(feature = "dashboard")]
 pub mod dashboard;
 pub mod error;
-pub mod hooks;
-pub mod router;
+mod hooks;
+mod router;
 pub mod server;
 
-pub use app::App;
+pub use api::openapi::description as openapi;
+pub use app::{App, Settings};

@@ -1,1 +1,128 @@
-//! In the making.
+//! Every URL, on one screen.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json, Router,
+    extract::DefaultBodyLimit,
+    http::{HeaderName, HeaderValue, StatusCode, header},
+    middleware::{from_fn_with_state, map_response},
+    response::Response,
+    routing::{get, post},
+};
+use serde_json::json;
+
+use crate::{
+    api::{audit, boundary, bots, deliveries, halt, live, openapi, routines, runs, schedules, status, triggers},
+    app::{App, Stopping},
+    auth,
+    error::{Kind, Problem},
+    hooks::{self, Doors},
+};
+
+/// Longest body the API takes, in bytes.
+const API_BODY_BYTES_MAX: usize = 1 << 20;
+
+/// What `--listen` serves: everything.
+pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Router {
+    let api = api_v1(&app);
+    #[cfg(feature = "dashboard")]
+    let pages = crate::dashboard::routes();
+    #[cfg(not(feature = "dashboard"))]
+    let pages = Router::new();
+    pages
+        .nest("/api/v1", api)
+        .route("/ready", get(status::ready))
+        .with_state(app)
+        .merge(hooks(doors))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(Extension(stopping))
+        .layer(map_response(secured))
+}
+
+/// What `--hooks-listen` serves: hooks, and whether we are there.
+pub(crate) fn hooks_only(doors: Arc<Doors>) -> Router {
+    hooks(doors)
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(map_response(secured))
+}
+
+fn hooks(doors: Arc<Doors>) -> Router {
+    hooks::router(doors).route("/health", get(health))
+}
+
+fn api_v1(app: &App) -> Router<App> {
+    let authenticated = Router::new()
+        .route("/me", get(status::me))
+        .route("/projections", get(status::projections))
+        .route("/live", get(live::live))
+        .route("/bots", get(bots::list).post(bots::create))
+        .route("/bots/{id}", get(bots::show))
+        .route("/bots/{id}/retire", post(bots::retire))
+        .route("/bots/{id}/tools", post(bots::change_tools))
+        .route("/schedules/preview", post(schedules::preview))
+        .route("/routines", get(routines::list).post(routines::create))
+        .route("/routines/{id}", get(routines::show).patch(routines::edit).delete(routines::remove))
+        .route("/routines/{id}/pause", post(routines::pause))
+        .route("/routines/{id}/resume", post(routines::resume))
+        .route("/routines/{id}/run", post(routines::run_now))
+        .route("/runs", get(runs::list))
+        .route("/runs/{id}", get(runs::show))
+        .route("/runs/{id}/timeline", get(runs::timeline))
+        .route("/runs/{id}/cancel", post(runs::cancel))
+        .route("/triggers", get(triggers::list).post(triggers::create))
+        .route("/triggers/{id}", get(triggers::show).delete(triggers::remove))
+        .route("/triggers/{id}/confirm", post(triggers::confirm))
+        .route("/triggers/{id}/pause", post(triggers::pause))
+        .route("/triggers/{id}/resume", post(triggers::resume))
+        .route("/triggers/{id}/rotate", post(triggers::rotate))
+        .route("/triggers/{id}/deliveries", get(deliveries::list))
+        .route("/deliveries/{id}", get(deliveries::show))
+        .route("/deliveries/{id}/body", get(deliveries::body))
+        .route("/boundary", get(boundary::show).put(boundary::publish))
+        .route("/boundary/check", post(boundary::check))
+        .route("/boundary/versions", get(boundary::versions))
+        .route("/boundary/versions/{version}", get(boundary::version))
+        .route("/audit", get(audit::list))
+        .route("/halt", get(halt::show).post(halt::halt).delete(halt::lift))
+        .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
+        .layer(from_fn_with_state(app.clone(), auth::api_guard));
+    Router::new().route("/openapi.json", get(openapi::document)).merge(authenticated)
+}
+
+/// It serves.
+async fn health() -> Json<serde_json::Value> {
+    Json(json!({ "ok": true }))
+}
+
+async fn nothing_here() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, Kind::Refusal, "not_found", "there is nothing here")
+}
+
+async fn wrong_method() -> Problem {
+    let sentence = "this address does not take this method";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, Kind::Refusal, "method", sentence)
+}
+
+/// What every answer says to browsers. A page that needs more than our own files needs another design.
+async fn secured(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, CSP),
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ] {
+        // An answer may be stricter than this, as blobs are, never less strict by chance.
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Nothing inline, nothing from elsewhere, in nobody's frame.
+const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                   connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

@@ -1,0 +1,95 @@
+//! The API's description, made from the code.
+
+use axum::Json;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+};
+
+use super::{audit, boundary, bots, deliveries, halt, live, routines, runs, schedules, shapes, status, triggers};
+use crate::auth::SESSION_COOKIE;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Midwatch",
+        description = "Lists are `{items, next, as_of}`. Errors are RFC 9457 problem details with `kind` and `code`. \
+                       What changes something answers with the `position` it was recorded at."
+    ),
+    paths(
+        status::me,
+        status::projections,
+        live::live,
+        bots::list,
+        bots::show,
+        bots::create,
+        bots::retire,
+        bots::change_tools,
+        schedules::preview,
+        routines::list,
+        routines::show,
+        routines::create,
+        routines::edit,
+        routines::pause,
+        routines::resume,
+        routines::remove,
+        routines::run_now,
+        runs::list,
+        runs::show,
+        runs::timeline,
+        runs::cancel,
+        triggers::list,
+        triggers::show,
+        triggers::create,
+        triggers::confirm,
+        triggers::pause,
+        triggers::resume,
+        triggers::remove,
+        triggers::rotate,
+        deliveries::list,
+        deliveries::show,
+        deliveries::body,
+        boundary::show,
+        boundary::versions,
+        boundary::version,
+        boundary::check,
+        boundary::publish,
+        audit::list,
+        halt::show,
+        halt::halt,
+        halt::lift,
+    ),
+    components(schemas(shapes::Problem)),
+    modifiers(&Secrets)
+)]
+struct Description;
+
+/// A token or a session opens everything but this document.
+struct Secrets;
+
+impl Modify for Secrets {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API token, `mwt_…`")).build();
+        let session = ApiKey::Cookie(ApiKeyValue::with_description(
+            SESSION_COOKIE,
+            "A signed-in person's session; changes need the same origin and `X-CSRF-Token` too",
+        ));
+        let components = openapi.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(token));
+        components.add_security_scheme("session", SecurityScheme::ApiKey(session));
+        let none: [&str; 0] = [];
+        openapi.security =
+            Some(vec![SecurityRequirement::new("token", none), SecurityRequirement::new("session", none)]);
+    }
+}
+
+/// The description.
+#[must_use]
+pub fn description() -> utoipa::openapi::OpenApi {
+    Description::openapi()
+}
+
+/// `GET /api/v1/openapi.json`.
+pub(crate) async fn document() -> Json<utoipa::openapi::OpenApi> {
+    Json(description())
+}

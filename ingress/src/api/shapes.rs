@@ -1,0 +1,466 @@
+//! The shapes of rows, for the API's description alone. The rows themselves are the projections', which know nothing of an
+//! API; a test holds these shapes against real rows.
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "they are described, never made")
+)]
+
+use utoipa::ToSchema;
+
+/// A Bot.
+#[derive(ToSchema)]
+pub(crate) struct Bot {
+    /// The Bot.
+    #[schema(format = Uuid)]
+    id: String,
+    /// Its name.
+    name: String,
+    /// Where its AG-UI agent listens; null for one that only replays recordings.
+    agui: Option<String>,
+    /// The tools it may use.
+    tools: Vec<String>,
+    /// Whether it gets no more work.
+    retired: bool,
+    /// When it was registered.
+    #[schema(format = DateTime)]
+    registered_at: String,
+    /// The version of its stream.
+    version: u64,
+}
+
+/// A routine.
+#[derive(ToSchema)]
+pub(crate) struct Routine {
+    /// The routine.
+    #[schema(format = Uuid)]
+    id: String,
+    /// Its name.
+    name: String,
+    /// Whose it is.
+    #[schema(format = Uuid)]
+    owner: String,
+    /// Who does the work.
+    #[schema(format = Uuid)]
+    bot: String,
+    /// The schedule's JSON text.
+    schedule: String,
+    /// The instant its windows are counted from.
+    #[schema(format = DateTime)]
+    anchor: String,
+    /// `instruction` or `recording`.
+    work: String,
+    /// How it runs.
+    limits: Limits,
+    /// `active`, `paused`, `suspended` or `ended`.
+    state: String,
+    /// Why it is paused or suspended, in words.
+    reason: Option<String>,
+    /// Why the engine switched it off.
+    suspended: Option<String>,
+    /// The next window; null while it is switched off.
+    #[schema(format = DateTime)]
+    next_window: Option<String>,
+    /// How it ended last: an outcome, `missed` or `skipped`.
+    last_outcome: Option<String>,
+    /// Why.
+    last_reason: Option<String>,
+    /// When that was recorded.
+    #[schema(format = DateTime)]
+    last_at: Option<String>,
+    /// The live run.
+    #[schema(format = Uuid)]
+    live_run: Option<String>,
+    /// Why it runs.
+    live_cause: Option<String>,
+    /// The window it was claimed for.
+    #[schema(format = DateTime)]
+    live_window: Option<String>,
+    /// When it was claimed.
+    #[schema(format = DateTime)]
+    live_since: Option<String>,
+    /// Deliveries that wait for it.
+    waiting: Vec<String>,
+    /// Its last endings, oldest first.
+    recent: Vec<Ending>,
+    /// How many windows were missed in all.
+    missed_total: u64,
+    /// Endings in a row that were neither succeeded nor cancelled.
+    failures: u32,
+    /// When it was created.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// The version of its stream.
+    version: u64,
+}
+
+/// How a run of a routine ended, or what its windows ended as without one.
+#[derive(ToSchema)]
+pub(crate) struct Ending {
+    /// An outcome, `missed` or `skipped`.
+    outcome: String,
+    /// Why.
+    reason: Option<String>,
+    /// When that was recorded.
+    #[schema(format = DateTime)]
+    at: String,
+    /// The run; of a skipped window, the one that was live.
+    #[schema(format = Uuid)]
+    run: Option<String>,
+    /// The window; of several missed ones, the last.
+    #[schema(format = DateTime)]
+    window: Option<String>,
+    /// How many windows ended so.
+    count: u64,
+}
+
+/// How a run is bounded.
+#[derive(ToSchema)]
+#[schema(as = LimitsInForce)]
+pub(crate) struct Limits {
+    /// How late a window may still be claimed, in seconds.
+    grace_s: u32,
+    /// How long a run may last, in seconds from its take.
+    deadline_s: u32,
+    /// How many turns a run may take.
+    max_turns: u32,
+}
+
+/// A run.
+#[derive(ToSchema)]
+pub(crate) struct Run {
+    /// The run.
+    #[schema(format = Uuid)]
+    id: String,
+    /// The routine it belongs to.
+    #[schema(format = Uuid)]
+    routine: Option<String>,
+    /// The trigger it came through.
+    #[schema(format = Uuid)]
+    trigger: Option<String>,
+    /// The delivery it answers.
+    #[schema(format = Uuid)]
+    delivery: Option<String>,
+    /// The delivery's event type.
+    event_type: Option<String>,
+    /// Who does the work.
+    #[schema(format = Uuid)]
+    bot: String,
+    /// Whose rights it has.
+    #[schema(format = Uuid)]
+    owner: String,
+    /// `schedule`, `catch_up`, `person`, `delivery` or `session`.
+    cause: String,
+    /// The window, by its own time.
+    #[schema(format = DateTime)]
+    window: Option<String>,
+    /// `instruction` or `recording`.
+    work: String,
+    /// `waiting`, `running` or `ended`.
+    state: String,
+    /// How it ended.
+    outcome: Option<String>,
+    /// Why.
+    reason: Option<String>,
+    /// When it was claimed.
+    #[schema(format = DateTime)]
+    opened_at: String,
+    /// When a runner took it, the last time.
+    #[schema(format = DateTime)]
+    taken_at: Option<String>,
+    /// When it ended.
+    #[schema(format = DateTime)]
+    ended_at: Option<String>,
+    /// Which take it is in, from 1; 0 while it waits.
+    take: u32,
+    /// The process that took it.
+    #[schema(format = Uuid)]
+    worker: Option<String>,
+    /// The instant at which it is out of time.
+    #[schema(format = DateTime)]
+    deadline: Option<String>,
+    /// How long it may last, in seconds from its take.
+    deadline_s: u32,
+    /// How many turns it may take.
+    max_turns: u32,
+    /// Turns started.
+    turns: u32,
+    /// Calls decided.
+    tool_calls: u32,
+    /// Of those, how many were refused.
+    refused_calls: u32,
+    /// From its take to its ending, in microseconds.
+    duration_us: Option<u64>,
+    /// One line that says how it went.
+    headline: Option<String>,
+    /// Whether nobody was watching as it opened.
+    unattended: bool,
+    /// The version of its stream.
+    version: u64,
+    /// The position of its last event.
+    position: u64,
+}
+
+/// One step of a run.
+#[derive(ToSchema)]
+pub(crate) struct Step {
+    /// The run.
+    #[schema(format = Uuid)]
+    run: String,
+    /// Where it stands in the ledger.
+    position: u64,
+    /// When it was recorded.
+    #[schema(format = DateTime)]
+    at: String,
+    /// The event's type, such as `run.tool_call_decided`.
+    event: String,
+    /// Who did it.
+    actor: String,
+    /// The turn, from 1; 0 in a recording.
+    turn: Option<u32>,
+    /// One line for people.
+    title: String,
+    /// What else is known, under the name of what happened: `opened`, `taken`, `decided`, `call_ended`, `ended` …
+    #[schema(value_type = Object)]
+    detail: String,
+}
+
+/// A trigger.
+#[derive(ToSchema)]
+pub(crate) struct Trigger {
+    /// The trigger.
+    #[schema(format = Uuid)]
+    id: String,
+    /// Its name.
+    name: String,
+    /// Whose rights its runs have.
+    #[schema(format = Uuid)]
+    owner: String,
+    /// The public part of its address: `/hooks/{endpoint}`.
+    endpoint: String,
+    /// The routine it hands work to.
+    #[schema(format = Uuid)]
+    routine: Option<String>,
+    /// The Bot that follows its own instruction.
+    #[schema(format = Uuid)]
+    bot: Option<String>,
+    /// How deliveries are taken in.
+    intake: Intake,
+    /// How runs of its own instruction run.
+    limits: Limits,
+    /// `active` or `paused`.
+    state: String,
+    /// The first authenticated delivery.
+    #[schema(format = Uuid)]
+    sample: Option<String>,
+    /// Whether an admin has read the sample, so that deliveries become runs.
+    confirmed: bool,
+    /// When.
+    #[schema(format = DateTime)]
+    confirmed_at: Option<String>,
+    /// Until when the old secret is good too.
+    #[schema(format = DateTime)]
+    old_secret_until: Option<String>,
+    /// How many deliveries ever had each status.
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
+    counts: String,
+    /// Deliveries that wait for their turn now.
+    waiting: Vec<String>,
+    /// When the last delivery came.
+    #[schema(format = DateTime)]
+    last_received_at: Option<String>,
+    /// The live run of its own instruction.
+    #[schema(format = Uuid)]
+    live_run: Option<String>,
+    /// When it was created.
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// The version of its stream.
+    version: u64,
+}
+
+/// How deliveries are taken in.
+#[derive(ToSchema)]
+#[schema(as = IntakeInForce)]
+pub(crate) struct Intake {
+    /// The largest body, in bytes.
+    body_bytes_max: u32,
+    /// How long an equal body without an id is the same delivery, in seconds; 0 is off.
+    duplicate_window_s: u32,
+    /// How many deliveries may wait.
+    queue_max: u32,
+    /// How long one may wait, in seconds.
+    queue_age_s: u32,
+}
+
+/// A delivery.
+#[derive(ToSchema)]
+pub(crate) struct Delivery {
+    /// The delivery.
+    #[schema(format = Uuid)]
+    id: String,
+    /// The trigger it was posted to.
+    #[schema(format = Uuid)]
+    trigger: String,
+    /// The routine the trigger hands work to.
+    #[schema(format = Uuid)]
+    routine: Option<String>,
+    /// When it was recorded.
+    #[schema(format = DateTime)]
+    received_at: String,
+    /// What became of it so far.
+    status: String,
+    /// Why it will not run.
+    reason: Option<String>,
+    /// What the sender says it is about.
+    event_type: Option<String>,
+    /// Its run.
+    #[schema(format = Uuid)]
+    run: Option<String>,
+    /// Length of the body in bytes.
+    body_bytes: u64,
+    /// Whether the body could be read as JSON.
+    parsed: bool,
+    /// Why it could not.
+    unparsed: Option<String>,
+    /// The sender's id was used before for another body.
+    id_conflict: bool,
+    /// The sender's own id for it.
+    sender_id: Option<String>,
+    /// Where it stands in the ledger.
+    position: u64,
+    /// When its status changed last.
+    #[schema(format = DateTime)]
+    changed_at: String,
+}
+
+/// A published boundary.
+#[derive(ToSchema)]
+pub(crate) struct BoundaryVersion {
+    /// Its version, from 1.
+    version: u64,
+    /// Who published it.
+    author: String,
+    /// When.
+    #[schema(format = DateTime)]
+    at: String,
+    /// Where in the ledger.
+    position: u64,
+    /// Why, in its author's words.
+    note: Option<String>,
+    /// The whole document, as JSON text.
+    document: String,
+}
+
+/// One row of the audit view. An event that is no decision has no decision.
+#[derive(ToSchema)]
+pub(crate) struct AuditRow {
+    /// Where it stands in the ledger.
+    position: u64,
+    /// When it was recorded.
+    #[schema(format = DateTime)]
+    at: String,
+    /// The event's type.
+    event: String,
+    /// Who did it.
+    actor: String,
+    /// The Bot.
+    #[schema(format = Uuid)]
+    bot: Option<String>,
+    /// The routine.
+    #[schema(format = Uuid)]
+    routine: Option<String>,
+    /// The run.
+    #[schema(format = Uuid)]
+    run: Option<String>,
+    /// The trigger.
+    #[schema(format = Uuid)]
+    trigger: Option<String>,
+    /// The delivery.
+    #[schema(format = Uuid)]
+    delivery: Option<String>,
+    /// The tool.
+    tool: Option<String>,
+    /// What the boundary said: `allow`, `ask` or `deny`.
+    verdict: Option<String>,
+    /// What came of it: `allowed`, `refused` or `asked`.
+    decision: Option<String>,
+    /// The rule that decided.
+    rule: Option<String>,
+    /// Every rule that matched, in the document's order.
+    matched: Vec<String>,
+    /// Whether the verdict was enforced.
+    enforced: Option<bool>,
+    /// The boundary's version.
+    boundary: Option<u64>,
+    /// Whether nobody was watching; null where the event does not say.
+    unattended: Option<bool>,
+    /// Why the run runs.
+    cause: Option<String>,
+    /// How often the Bot made this call inside the window.
+    repeat_count: Option<u32>,
+    /// How it ended.
+    outcome: Option<String>,
+    /// Why.
+    reason: Option<String>,
+    /// What it is about, in a few words.
+    subject: Option<String>,
+    /// What the call acted on.
+    fingerprint: Option<String>,
+}
+
+/// Where a projection stands.
+#[derive(ToSchema)]
+pub(crate) struct ProjectionStatus {
+    /// The projection.
+    name: String,
+    /// The position its rows are as of.
+    position: u64,
+    /// Events that are not in it yet.
+    behind: u64,
+    /// The position and the reason, if an event stopped it.
+    #[schema(value_type = Option<Vec<Object>>)]
+    stopped: Option<String>,
+}
+
+/// What went wrong (RFC 9457).
+#[derive(ToSchema)]
+pub(crate) struct Problem {
+    /// Always `about:blank`: the code says which problem it is.
+    r#type: String,
+    /// The status in words.
+    title: String,
+    /// The status.
+    status: u16,
+    /// One sentence for a person.
+    detail: String,
+    /// Which of the four kinds it is.
+    kind: crate::error::Kind,
+    /// A word for programs; stable.
+    code: String,
+    /// What exactly is wrong with a document, and where.
+    findings: Option<Vec<crate::error::Finding>>,
+}
+
+/// What somebody may do.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(crate) enum Access {
+    /// Everything.
+    Admin,
+    /// Sees and changes their own routines.
+    Member,
+    /// Reads everything, changes nothing.
+    Auditor,
+}
+
+/// What daylight saving did to a fixed local time.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub(crate) enum Dst {
+    /// Nothing.
+    None,
+    /// The local time did not exist on that day and was moved forward by the gap.
+    Moved,
+    /// The local time happened twice on that day; this is the first.
+    FirstOfTwo,
+}

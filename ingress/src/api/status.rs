@@ -1,0 +1,81 @@
+//! Whether we are well, and who is asking.
+
+use axum::{Json, extract::State, http::StatusCode, response::{IntoResponse, Response}};
+use midwatch_engine::{
+    Engine,
+    projector::{self, Status},
+};
+use midwatch_events::{time::SECOND_US, user::Access};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{shapes, unkept};
+use crate::{
+    app::App,
+    auth::Caller,
+    error::{Kind, Problem},
+};
+
+/// A projection whose next event has waited longer than this stands still, in seconds.
+const STANDS_STILL_S: i64 = 30;
+
+/// Who asks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Me {
+    /// Who, as audit rows name them.
+    actor: String,
+    /// What they may do.
+    #[schema(value_type = shapes::Access)]
+    role: Access,
+    /// The person, if it is one.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    user: Option<String>,
+    /// What a browser sends as `X-CSRF-Token` with every change; null for a token's bearer, who needs none.
+    csrf: Option<String>,
+}
+
+/// Who asks.
+#[utoipa::path(get, path = "/api/v1/me", tag = "status",
+    responses((status = 200, body = Me), (status = 401, body = shapes::Problem)))]
+pub(crate) async fn me(caller: Caller) -> Response {
+    unkept(Json(Me {
+        actor: caller.actor.to_string(),
+        role: caller.role,
+        user: caller.user().map(|user| user.to_string()),
+        csrf: caller.csrf().map(str::to_owned),
+    }))
+}
+
+/// Where every projection stands.
+#[utoipa::path(get, path = "/api/v1/projections", tag = "status",
+    responses((status = 200, body = Vec<shapes::ProjectionStatus>)))]
+pub(crate) async fn projections(State(app): State<App>) -> Result<Json<Vec<Status>>, Problem> {
+    Ok(Json(projector::status(&app.engine).await?))
+}
+
+/// `GET /ready`: 200 when what is read here is so, 503 when a projection stopped or stands still.
+pub(crate) async fn ready(State(app): State<App>) -> Response {
+    let failing = match unwell(&app.engine).await {
+        Ok(None) => return Json(serde_json::json!({ "ok": true })).into_response(),
+        Ok(Some(sentence)) => sentence,
+        Err(problem) => return problem.into_response(),
+    };
+    let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Fault, "not_ready", failing);
+    problem.retry_after(crate::error::RETRY_S).into_response()
+}
+
+/// What keeps this deployment from being ready.
+async fn unwell(engine: &Engine) -> Result<Option<String>, Problem> {
+    let all = projector::status(engine).await?;
+    if let Some(stopped) = all.iter().find(|status| status.stopped.is_some()) {
+        let position = stopped.stopped.as_ref().map_or(0, |(position, _)| *position);
+        return Ok(Some(format!("the projection {} stopped at position {position}", stopped.name)));
+    }
+    let Some(slowest) = all.iter().filter(|status| status.behind > 0).min_by_key(|status| status.position) else {
+        return Ok(None);
+    };
+    let Some(next) = engine.log().read_at(slowest.position + 1).await? else { return Ok(None) };
+    let waits = engine.log().store_time().await?.since(next.recorded_at);
+    let sentence = format!("the projection {} stands still at position {}", slowest.name, slowest.position);
+    Ok((waits > STANDS_STILL_S * SECOND_US).then_some(sentence))
+}

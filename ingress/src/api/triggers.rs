@@ -1,0 +1,280 @@
+//! Triggers. Only admins change them; admins and auditors see them.
+
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::Response,
+};
+use midwatch_commands::trigger::TriggerCommand;
+use midwatch_engine::{projector, triggers::NewTrigger};
+use midwatch_events::{
+    id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
+    routine::Limits,
+    trigger::Intake,
+};
+use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_projections::triggers::{TriggerRow, TriggerState, Triggers};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Asked, Listed, Nothing, Paging, Path, Query, Recorded, equals, list as page, recorded,
+    routines::{LimitsGiven, owner},
+    shapes, tagged, unkept, word,
+};
+use crate::{app::App, auth::Caller, error::Problem};
+
+/// How long an old secret stays good if nothing is said, in seconds.
+const OVERLAP_S: u32 = 86_400;
+/// And at the most.
+const OVERLAP_S_MAX: u32 = 30 * 86_400;
+
+/// Which triggers. Deleted ones are never listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Wanted {
+    /// `active` or `paused`.
+    #[param(value_type = Option<String>)]
+    state: Option<TriggerState>,
+    /// Only those that hand work to this routine.
+    #[param(value_type = Option<String>)]
+    routine: Option<RoutineId>,
+    /// Only those whose own instruction this Bot follows.
+    #[param(value_type = Option<String>)]
+    bot: Option<BotId>,
+}
+
+/// A trigger to make: for a routine, or for a Bot with an instruction of its own.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewTrigger)]
+pub(crate) struct New {
+    name: String,
+    /// The routine it hands work to.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    routine: Option<RoutineId>,
+    /// Or the Bot that follows `instruction`.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    bot: Option<BotId>,
+    /// What that Bot is told.
+    instruction: Option<String>,
+    #[serde(default)]
+    intake: IntakeGiven,
+    #[serde(default)]
+    limits: LimitsGiven,
+    /// Whose rights its runs have.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    owner: Option<UserId>,
+}
+
+/// How deliveries are taken in; what is absent has its default.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Intake)]
+pub(crate) struct IntakeGiven {
+    /// The largest body, in bytes; 1,000,000, at most 25,000,000.
+    body_bytes_max: Option<u32>,
+    /// How long an equal body without an id is the same delivery, in seconds; 600, 0 is off.
+    duplicate_window_s: Option<u32>,
+    /// How many deliveries may wait; 100.
+    queue_max: Option<u32>,
+    /// How long one may wait, in seconds; 86,400.
+    queue_age_s: Option<u32>,
+}
+
+impl From<&IntakeGiven> for Intake {
+    fn from(given: &IntakeGiven) -> Self {
+        let others = Self::default();
+        Self {
+            body_bytes_max: given.body_bytes_max.unwrap_or(others.body_bytes_max),
+            duplicate_window_s: given.duplicate_window_s.unwrap_or(others.duplicate_window_s),
+            queue_max: given.queue_max.unwrap_or(others.queue_max),
+            queue_age_s: given.queue_age_s.unwrap_or(others.queue_age_s),
+        }
+    }
+}
+
+/// A trigger that was made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MadeTrigger {
+    #[schema(value_type = String, format = Uuid)]
+    id: String,
+    /// The public part of its address.
+    endpoint: String,
+    /// Where senders post.
+    path: String,
+    /// The whole address, where the deployment knows its own.
+    url: Option<String>,
+    /// Its bearer secret: the only time it is shown. Null when the same request had made the trigger before.
+    secret: Option<String>,
+    position: u64,
+}
+
+/// Which sample was read.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Confirmation {
+    /// The delivery that was read; refused if it is not the sample. The sample, if nothing is said.
+    #[schema(value_type = Option<String>, format = Uuid)]
+    delivery: Option<DeliveryId>,
+}
+
+/// How a secret is replaced.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rotation {
+    /// How long the old one stays good, in seconds; 86,400 if nothing is said, at most 30 days.
+    overlap_s: Option<u32>,
+}
+
+/// A secret that was made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Rotated {
+    /// The new secret: the only time it is shown.
+    secret: String,
+    position: u64,
+}
+
+/// Triggers by name.
+#[utoipa::path(get, path = "/api/v1/triggers", tag = "triggers", params(Wanted, Paging),
+    responses((status = 200, body = Listed<shapes::Trigger>), (status = 403, body = shapes::Problem)))]
+pub(crate) async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(wanted): Query<Wanted>,
+    Query(paging): Query<Paging>,
+) -> Result<Json<Listed<TriggerRow>>, Problem> {
+    caller.must_read_all()?;
+    let deleted = Cell::Text(word(TriggerState::Deleted).unwrap_or_default());
+    let mut filters = vec![Condition { column: "state", is: Test::Ne(deleted) }];
+    filters.extend(equals("state", wanted.state.and_then(word)));
+    filters.extend(equals("routine", wanted.routine));
+    filters.extend(equals("bot", wanted.bot));
+    let order = Order { column: "name", descending: false };
+    Ok(Json(page::<Triggers>(&app.engine, filters, order, &paging).await?))
+}
+
+/// One trigger. Its `ETag` is the version of its stream.
+#[utoipa::path(get, path = "/api/v1/triggers/{id}", tag = "triggers",
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = shapes::Trigger), (status = 404, body = shapes::Problem)))]
+pub(crate) async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<TriggerId>,
+) -> Result<Response, Problem> {
+    caller.must_read_all()?;
+    let row = projector::get::<Triggers>(&app.engine, &id.to_string()).await?;
+    let row = row.filter(|row| row.state != TriggerState::Deleted).ok_or_else(|| Problem::not_found("trigger"))?;
+    Ok(tagged(row.version, row))
+}
+
+/// Makes a trigger. The answer is the only one that shows its secret.
+#[utoipa::path(post, path = "/api/v1/triggers", tag = "triggers", request_body = New,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a repeated request one request")),
+    responses((status = 201, body = MadeTrigger), (status = 400, body = shapes::Problem)))]
+pub(crate) async fn create(State(app): State<App>, asked: Asked<New>) -> Result<Response, Problem> {
+    asked.caller.must_be_admin()?;
+    let new = &asked.body;
+    let trigger = NewTrigger {
+        name: new.name.clone(),
+        routine: new.routine,
+        bot: new.bot,
+        instruction: new.instruction.clone(),
+        intake: Intake::from(&new.intake),
+        limits: new.limits.or(&Limits::default()),
+        owner: owner(&asked.caller, new.owner)?,
+    };
+    let done = app.engine.create_trigger(&trigger, &asked.origin(), asked.request.as_ref()).await?;
+    projector::wait_for(&app.engine, done.position).await;
+    let path = format!("/hooks/{}", done.value.endpoint);
+    let url = app.settings.public_url.as_ref().map(|public| format!("{}{path}", public.trim_end_matches('/')));
+    let made = MadeTrigger {
+        id: done.value.id.to_string(),
+        endpoint: done.value.endpoint,
+        path,
+        url,
+        secret: done.value.secret,
+        position: done.position,
+    };
+    Ok(unkept((StatusCode::CREATED, Json(made))))
+}
+
+async fn change<T>(
+    app: &App,
+    id: TriggerId,
+    asked: &Asked<T>,
+    command: TriggerCommand,
+) -> Result<Json<Recorded>, Problem> {
+    asked.caller.must_be_admin()?;
+    let done = app.engine.change_trigger(id, &asked.origin(), asked.request.as_ref(), command).await?;
+    Ok(recorded(&app.engine, &done).await)
+}
+
+/// Confirms the sample: deliveries become runs from here on.
+#[utoipa::path(post, path = "/api/v1/triggers/{id}/confirm", tag = "triggers", request_body = Confirmation,
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = Recorded), (status = 409, body = shapes::Problem)))]
+pub(crate) async fn confirm(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<Confirmation>,
+) -> Result<Json<Recorded>, Problem> {
+    change(&app, id, &asked, TriggerCommand::Confirm { delivery: asked.body.delivery }).await
+}
+
+/// Makes a trigger answer as if it did not exist.
+#[utoipa::path(post, path = "/api/v1/triggers/{id}/pause", tag = "triggers",
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = Recorded), (status = 409, body = shapes::Problem)))]
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<Nothing>,
+) -> Result<Json<Recorded>, Problem> {
+    change(&app, id, &asked, TriggerCommand::Pause).await
+}
+
+/// Makes a trigger answer again.
+#[utoipa::path(post, path = "/api/v1/triggers/{id}/resume", tag = "triggers",
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = Recorded), (status = 409, body = shapes::Problem)))]
+pub(crate) async fn resume(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<Nothing>,
+) -> Result<Json<Recorded>, Problem> {
+    change(&app, id, &asked, TriggerCommand::Resume).await
+}
+
+/// Removes a trigger for good. Its history stays.
+#[utoipa::path(delete, path = "/api/v1/triggers/{id}", tag = "triggers",
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = Recorded), (status = 404, body = shapes::Problem)))]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<Nothing>,
+) -> Result<Json<Recorded>, Problem> {
+    change(&app, id, &asked, TriggerCommand::Delete).await
+}
+
+/// Gives a trigger another secret. The old one stays good for a while.
+#[utoipa::path(post, path = "/api/v1/triggers/{id}/rotate", tag = "triggers", request_body = Rotation,
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = Rotated), (status = 404, body = shapes::Problem)))]
+pub(crate) async fn rotate(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<Rotation>,
+) -> Result<Response, Problem> {
+    asked.caller.must_be_admin()?;
+    let overlap_s = asked.body.overlap_s.unwrap_or(OVERLAP_S);
+    if overlap_s > OVERLAP_S_MAX {
+        return Err(Problem::bad("invalid", format!("`overlap_s` is at most {OVERLAP_S_MAX}, not {overlap_s}")));
+    }
+    let done = app.engine.rotate_secret(id, overlap_s, &asked.origin()).await?;
+    projector::wait_for(&app.engine, done.position).await;
+    Ok(unkept(Json(Rotated { secret: done.value, position: done.position })))
+}
