@@ -8,7 +8,6 @@ use midwatch_events::id::Id;
 
 use crate::failure::Failure;
 use crate::output::Output;
-#[cfg(feature = "serve")]
 use crate::verbs;
 
 /// Lets AI Bots work while nobody is watching, and lets anybody find out afterwards exactly what they did.
@@ -54,6 +53,11 @@ impl Globals {
 /// What can be asked for. The two that an auditor's build has come first.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// What a Bot did, how things stood at any moment, and what led to what
+    #[command(subcommand)]
+    Replay(verbs::replay::Replay),
+    /// Whether the record holds: everything that can be computed again is
+    Verify(verbs::verify::Verify),
     /// Serve hooks, API and dashboard, and do the work
     #[cfg(feature = "serve")]
     Serve(verbs::serve::Serve),

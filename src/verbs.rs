@@ -14,6 +14,7 @@ pub(crate) mod doctor;
 pub(crate) mod halt;
 #[cfg(feature = "serve")]
 pub(crate) mod rebuild;
+pub(crate) mod replay;
 #[cfg(feature = "serve")]
 pub(crate) mod routine;
 #[cfg(feature = "serve")]
@@ -28,6 +29,7 @@ pub(crate) mod token;
 pub(crate) mod trigger;
 #[cfg(feature = "serve")]
 pub(crate) mod user;
+pub(crate) mod verify;
 
 use std::process::ExitCode;
 
@@ -39,6 +41,8 @@ use crate::{
 /// Does what was asked. The exit code is 0, or 1 where a check found something.
 pub(crate) async fn run(verb: Verb, globals: &Globals) -> Result<ExitCode, Failure> {
     match verb {
+        Verb::Replay(replay) => Box::pin(replay.run(globals)).await,
+        Verb::Verify(verify) => Box::pin(verify.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Serve(serve) => Box::pin(serve.run(globals)).await,
         #[cfg(feature = "serve")]
