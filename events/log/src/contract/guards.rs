@@ -58,13 +58,18 @@ pub(super) async fn events_are_only_added_at_the_head(backend: Backend) {
         )
         .await;
     }
+    // A hole inside of one statement.
+    let second = insert(&backend, "INSERT", 6, "run-d", 1, "new");
+    let (_, second) = second.split_once("leaf_hash)").unwrap();
+    let hole = format!("{} UNION ALL {second}", insert(&backend, "INSERT", 4, "run-c", 1, "new"));
+    refuses(&backend, &log, &[&hole]).await;
     if backend.is_sqlite() {
         // Silence is no success either.
         backend.sql(&insert(&backend, "INSERT OR IGNORE", 3, "run-c", 1, "new")).await.ok();
         assert_eq!(log.head().await.unwrap(), 3);
     }
-    let gap = insert(&backend, "INSERT", 4, "run-c", 1, "new");
-    backend.sql(&gap).await.unwrap();
+    let next = insert(&backend, "INSERT", 4, "run-c", 1, "new");
+    backend.sql(&next).await.unwrap();
     assert_eq!(log.head().await.unwrap(), 4, "the statements above fail for their values alone");
 }
 
@@ -147,8 +152,8 @@ pub(super) async fn content_and_salt_can_be_erased_together_only(backend: Backen
     .await;
     let erased = backend.sql("UPDATE events SET content = NULL, salt = NULL WHERE position = 1").await;
     assert_eq!(erased, Ok(1));
-    let event = log.read_at(1).await.unwrap().unwrap();
-    assert!(event.erased() && event.salt.is_none());
+    let stored = log.read_at(1).await.unwrap().unwrap();
+    assert!(stored.erased() && stored.salt.is_none());
     refuses(
         &backend,
         &log,
@@ -159,9 +164,5 @@ pub(super) async fn content_and_salt_can_be_erased_together_only(backend: Backen
     )
     .await;
     // An append finds its way around it.
-    log.append(append(vec![to("run-a", Expected::Exact(2), vec![event_after()])])).await.unwrap();
-}
-
-fn event_after() -> crate::NewEvent {
-    event("run.ended")
+    log.append(append(vec![to("run-a", Expected::Exact(2), vec![event("run.ended")])])).await.unwrap();
 }

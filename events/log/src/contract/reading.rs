@@ -34,6 +34,9 @@ pub(super) async fn a_stream_is_read_both_ways_in_pages(backend: Backend) {
     assert_eq!(log.read_at(0).await.unwrap(), None);
     let third = log.read_at(3).await.unwrap().unwrap();
     assert_eq!(log.read_event(third.event_id).await.unwrap(), Some(third));
+    assert_eq!(log.read_event(super::support::new_id()).await.unwrap(), None);
+    let third = log.read_at(3).await.unwrap().unwrap();
+    assert_eq!(log.read_event(third.event_id).await.unwrap(), Some(third));
     assert_eq!(log.read_event(uuid::Uuid::nil()).await.unwrap(), None);
     let (page, scanned) = log.read_all(3, 4, &Filter::default()).await.unwrap();
     assert_eq!((positions(&page), scanned), (vec![4, 5, 6, 7], 7));
