@@ -1,0 +1,161 @@
+//! A deployment of its own for each test: a database, a state directory, and processes of the real binary.
+
+use std::{
+    env,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::http::{self, Answer};
+
+/// Where everything of one deployment is.
+pub(crate) struct Deployment {
+    directory: TempDir,
+    pub(crate) url: String,
+    database: Option<String>,
+}
+
+/// A running `midwatch serve`; it is killed with the test.
+pub(crate) struct Server {
+    process: Child,
+    pub(crate) address: String,
+}
+
+impl Deployment {
+    pub(crate) fn sqlite() -> Self {
+        let directory = TempDir::new().unwrap();
+        let url = format!("sqlite://{}", directory.path().join("midwatch.db").display());
+        Self { directory, url, database: None }
+    }
+
+    /// A database on the server that the tests were given; a missing one is a failure, not a skip.
+    pub(crate) fn postgres(name: &str) -> Self {
+        let server = env::var("MIDWATCH_TEST_POSTGRES").expect("MIDWATCH_TEST_POSTGRES names the test server");
+        let database = format!("whole_{name}_{}", std::process::id());
+        psql(&server, &format!("CREATE DATABASE {database}"));
+        let url = format!("{}/{database}", server.rsplit_once('/').unwrap().0);
+        Self { directory: TempDir::new().unwrap(), url, database: Some(database) }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midwatch"));
+        command
+            .env("XDG_STATE_HOME", self.directory.path().join("state"))
+            .env("MIDWATCH_DB", &self.url)
+            .env_remove("MIDWATCH_KEY")
+            .env_remove("MIDWATCH_DEPLOYMENT")
+            .current_dir(self.directory.path());
+        command
+    }
+
+    /// Runs a verb with `--json` and gives its lines; it must succeed.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.command().args(arguments).arg("--json").output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {out}{err}");
+        // A list is one array, possibly over many lines; `audit` answers one row a line.
+        match serde_json::from_str(&out) {
+            Ok(Value::Array(rows)) => rows,
+            Ok(one) => vec![one],
+            Err(_) => out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+        }
+    }
+
+    pub(crate) fn one(&self, arguments: &[&str]) -> Value {
+        let mut answers = self.run(arguments);
+        assert_eq!(answers.len(), 1, "{arguments:?}: {answers:?}");
+        answers.remove(0)
+    }
+
+    pub(crate) fn serve(&self) -> Server {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("serve.log")).unwrap();
+        let process = self
+            .command()
+            .args(["serve", "--listen", &address])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let server = Server { process, address };
+        wait(Duration::from_secs(30), "the server to be there", || {
+            http::send(&server.address, "GET", "/health", &[], b"").is_ok_and(|answer| answer.status == 200)
+        });
+        server
+    }
+
+    /// An API token that may do everything.
+    pub(crate) fn token(&self) -> String {
+        let token = self.one(&["token", "add", "--name", "test", "--role", "admin"]);
+        token["secret"].as_str().or(token["token"].as_str()).unwrap().to_owned()
+    }
+
+    pub(crate) fn verify(&self) -> u64 {
+        let verified = self.one(&["verify"]);
+        assert_eq!(verified["ok"], true, "{verified}");
+        verified["events"].as_u64().unwrap()
+    }
+}
+
+impl Drop for Deployment {
+    fn drop(&mut self) {
+        if let (Some(database), Ok(server)) = (&self.database, env::var("MIDWATCH_TEST_POSTGRES")) {
+            psql(&server, &format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)"));
+        }
+        if thread::panicking() {
+            let log = std::fs::read_to_string(self.path("serve.log")).unwrap_or_default();
+            let lines: Vec<_> = log.lines().rev().take(40).collect();
+            eprintln!("the end of the servers' log, newest first:\n{}", lines.join("\n"));
+        }
+    }
+}
+
+impl Server {
+    /// SIGKILL: nothing is said, nothing is tidied up.
+    pub(crate) fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> std::io::Result<Answer> {
+        http::send(&self.address, "POST", path, headers, body)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Killed already, or killed now.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn psql(server: &str, sql: &str) {
+    let output = Command::new("psql").args([server, "-qc", sql]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Waits until something is so, and fails when it takes longer.
+#[expect(clippy::disallowed_methods, reason = "a test waits in real time for real processes")]
+pub(crate) fn wait(most: Duration, what: &str, mut so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !so() {
+        assert!(started.elapsed() < most, "waited {most:?} for {what}");
+        thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,160 @@
+//! SIGKILL at any moment: every window ends once, nothing that was answered is lost, nothing stays live.
+
+use std::{
+    collections::BTreeMap,
+    fs, process,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use midwatch_events::{Micros, time::SECOND_US};
+use serde_json::{Value, json};
+
+use crate::deployment::{Deployment, Server, wait};
+
+const ROUTINES: usize = 200;
+/// Others wait a minute before they give a runner up, and look every ten seconds.
+const GIVEN_UP: Duration = Duration::from_secs(90);
+
+#[test]
+fn of_two_processes_one_is_killed_while_200_windows_fall_due_and_each_ends_once() {
+    let deployment = Deployment::postgres("killed");
+    let (one, two) = (deployment.serve(), deployment.serve());
+    let token = format!("Bearer {}", deployment.token());
+    let bot = deployment.one(&["bot", "add", "--name", "ops"]);
+    let due = now().as_secs() + 12;
+    let at = Micros(i64::try_from(due).unwrap() * SECOND_US).to_string();
+    let steps: Vec<_> = (0..4)
+        .map(|n| json!({"tool": "computer_write_file", "arguments": {"path": format!("{n}.txt"), "contents": "x"}}))
+        .collect();
+    for n in 0..ROUTINES {
+        let body = json!({
+            "name": format!("r{n}"),
+            "bot": bot["id"],
+            "schedule": {"kind": "once", "at": at},
+            "recording": {"steps": steps},
+        });
+        let headers = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
+        let answer = two.post("/api/v1/routines", &headers, body.to_string().as_bytes()).unwrap();
+        assert!(answer.status < 300, "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+    }
+    assert!(now().as_secs() < due, "the routines were not made in time; give the test a later window");
+    thread::sleep(Duration::from_secs(due).saturating_sub(now()) + Duration::from_millis(chance(1_500)));
+    one.kill();
+
+    wait(GIVEN_UP + Duration::from_secs(60), "every window to end", || {
+        let routines = deployment.run(&["routine", "list"]);
+        assert_eq!(routines.len(), ROUTINES);
+        routines.iter().all(|row| row["live_run"].is_null() && !row["last_outcome"].is_null())
+    });
+    let claims = by_routine(&deployment.run(&["audit", "event:routine.run_claimed"]));
+    let missed = by_routine(&deployment.run(&["audit", "event:routine.windows_missed"]));
+    let skipped = by_routine(&deployment.run(&["audit", "event:routine.window_skipped"]));
+    let settled = by_routine(&deployment.run(&["audit", "event:routine.run_settled"]));
+    for row in deployment.run(&["routine", "list"]) {
+        let id = row["id"].as_str().unwrap();
+        let count = |map: &BTreeMap<String, usize>| map.get(id).copied().unwrap_or(0);
+        assert_eq!(count(&claims) + count(&missed) + count(&skipped), 1, "{row}");
+        assert_eq!(count(&claims), count(&settled), "{row}");
+    }
+    deployment.verify();
+    drop(two);
+}
+
+#[test]
+fn killed_at_any_moment_nothing_answered_is_lost_and_nothing_stays_live() {
+    let deployment = Deployment::sqlite();
+    let server = deployment.serve();
+    let bot = deployment.one(&["bot", "add", "--name", "ops"]);
+    let bot = bot["id"].as_str().unwrap();
+    let recording = deployment.path("recording.json");
+    let step =
+        json!({"tool": "computer_write_file", "arguments": {"path": "log.txt", "contents": "x", "append": true}});
+    fs::write(&recording, json!({"steps": vec![step; 40]}).to_string()).unwrap();
+    let recording = format!("@{}", recording.display());
+    let schedule = json!({"kind": "once", "at": "2400-01-01T00:00:00Z"}).to_string();
+    let arguments =
+        ["routine", "add", "--name", "log", "--bot", bot, "--schedule", &schedule, "--recording", &recording];
+    let routine = deployment.one(&arguments);
+    let routine = routine["id"].as_str().unwrap();
+    let trigger = deployment.one(&["trigger", "create", "--name", "t", "--routine", routine]);
+    let secret = format!("Bearer {}", trigger["secret"].as_str().unwrap());
+    let path = trigger["path"].as_str().unwrap();
+    post(&server, path, &secret, "sample").unwrap();
+    let id = trigger["id"].as_str().unwrap();
+    deployment.one(&["trigger", "confirm", id]);
+
+    let answered = Mutex::new(Vec::new());
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for sender in 0..4 {
+            let (server, secret, answered, over) = (&server, &secret, &answered, &over);
+            scope.spawn(move || {
+                for n in 0.. {
+                    if over.load(Ordering::Acquire) {
+                        break;
+                    }
+                    if let Ok(delivery) = post(server, path, secret, &format!("{sender}-{n}")) {
+                        answered.lock().unwrap().push(delivery);
+                    }
+                }
+            });
+        }
+        thread::sleep(Duration::from_millis(1_000 + chance(2_000)));
+        let killed = process::Command::new("kill").args(["-9", &server.pid().to_string()]).status().unwrap();
+        assert!(killed.success());
+        over.store(true, Ordering::Release);
+    });
+    drop(server);
+    let answered = answered.into_inner().unwrap();
+    assert!(answered.len() > 10, "only {} deliveries were answered", answered.len());
+
+    // Without a server, as an investigator would look: everything that was answered is there.
+    deployment.verify();
+    let kept = deployment.run(&["trigger", "deliveries", id]);
+    for delivery in &answered {
+        assert!(kept.iter().any(|row| row["id"] == *delivery), "{delivery} was answered, and is lost");
+    }
+
+    let live_before: Vec<Value> =
+        deployment.run(&["run", "list"]).into_iter().filter(|run| run["state"] == "running").collect();
+    let server = deployment.serve();
+    wait(GIVEN_UP, "nothing of before to be live", || {
+        let runs = deployment.run(&["run", "list"]);
+        live_before.iter().all(|before| runs.iter().any(|run| run["id"] == before["id"] && run["state"] == "ended"))
+    });
+    deployment.verify();
+    drop(server);
+}
+
+fn post(server: &Server, path: &str, secret: &str, id: &str) -> std::io::Result<Value> {
+    let body = json!({ "id": id }).to_string();
+    let headers = [("Authorization", secret), ("X-Delivery-Id", id)];
+    let answer = server.post(path, &headers, body.as_bytes())?;
+    if answer.status != 202 {
+        return Err(std::io::Error::other(format!("{}", answer.status)));
+    }
+    Ok(answer.json()["delivery"].clone())
+}
+
+fn by_routine(rows: &[Value]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for routine in rows.iter().filter_map(|row| row["routine"].as_str()) {
+        *counts.entry(routine.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test names a real window of real processes")]
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+/// A number below `most` that differs from run to run.
+fn chance(most: u64) -> u64 {
+    u64::from(now().subsec_nanos()) % most
+}

@@ -1,0 +1,8 @@
+//! The whole program: the real binary, real databases, real payloads, and `kill -9`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod deployment;
+mod http;
+mod idle;
+mod killed;
+mod payloads;
