@@ -1,0 +1,70 @@
+// What htmx does not do. Every page can be read and every form sent without it.
+(() => {
+  "use strict";
+
+  const byId = (id) => document.getElementById(id);
+
+  // Newer rows are announced, never inserted: what somebody is reading stays where it is.
+  const standing = byId("standing");
+  const newer = byId("newer");
+  if (standing && newer) {
+    standing.addEventListener("newer", (event) => {
+      const here = new URL(window.location.href);
+      here.searchParams.delete("done");
+      here.searchParams.delete("after");
+      here.hash = "";
+      const link = document.createElement("a");
+      link.href = here.href;
+      link.textContent = `${event.detail.data}: show`;
+      newer.replaceChildren(link);
+    });
+  }
+
+  // A sentence near a form is what its sender looks for next.
+  byId("wrong")?.focus();
+
+  // Where the clipboard cannot be used, the text is selected instead.
+  const copy = async (button) => {
+    const source = byId(button.dataset.copy);
+    const text = source.value ?? source.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      if (source.select) source.select();
+      else window.getSelection().selectAllChildren(source);
+      button.textContent = "Selected";
+    }
+  };
+  for (const button of document.querySelectorAll("button.copies")) {
+    button.hidden = false;
+    button.addEventListener("click", () => copy(button));
+  }
+
+  // The same words as the server's: `3 min ago`, `in 2 h`.
+  const rough = (seconds) => {
+    if (seconds < 100) return `${seconds} s`;
+    if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+    if (seconds < 129600) return `${Math.round(seconds / 3600)} h`;
+    return `${Math.round(seconds / 86400)} days`;
+  };
+  const renew = () => {
+    for (const time of document.querySelectorAll("time[data-relative]")) {
+      const seconds = Math.trunc((Date.parse(time.dateTime) - Date.now()) / 1000);
+      if (Number.isNaN(seconds)) continue;
+      if (seconds > 0) time.textContent = `in ${rough(seconds)}`;
+      else if (seconds > -10) time.textContent = "just now";
+      else time.textContent = `${rough(-seconds)} ago`;
+    }
+  };
+  window.setInterval(renew, 10000);
+
+  // Every time carries its zone; the reader's own one is a hover away.
+  const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  for (const time of document.querySelectorAll("time")) {
+    const at = Date.parse(time.dateTime);
+    if (!Number.isNaN(at)) time.title = `${time.title ? `${time.title} · ` : ""}${local.format(at)}`;
+  }
+
+  document.documentElement.classList.add("script");
+})();

@@ -1,0 +1,220 @@
+//! One trigger: its address, its sample to read and confirm, and its deliveries.
+
+use askama::Template;
+use axum::extract::{Path, State};
+use midwatch_commands::trigger::TriggerCommand;
+use midwatch_engine::{Done, EngineError, projector};
+use midwatch_events::{
+    StreamName,
+    trigger::{TriggerContent, TriggerEvent},
+};
+use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_projections::{
+    deliveries::Deliveries,
+    triggers::{TriggerRow, TriggerState},
+};
+
+use super::{
+    delivery::{DeliveryLine, Sample, sample},
+    fields::Fields,
+    frame::{Failure, Frame, Page, Section, html, ok},
+    listing::{self, ROWS},
+    names::{self, Names},
+    routine::Words,
+    scope,
+    status::Mark,
+    text::{Shown, bytes},
+    time::{When, span},
+    triggers::{made, mark, target},
+    visitor::{Posted, Visitor, seen},
+};
+use crate::{app::App, auth::Caller};
+
+/// How long the old secret stays good after a rotation, in seconds.
+const OVERLAP_S: u32 = 86_400;
+
+#[derive(Template)]
+#[template(path = "trigger.html")]
+struct TriggerPage {
+    frame: Frame,
+    error: Option<String>,
+    id: String,
+    path: String,
+    name: Shown,
+    mark: Mark,
+    to: Shown,
+    to_path: String,
+    owner: Shown,
+    created: When,
+    paused: bool,
+    confirmed: Option<When>,
+    address: Address,
+    instruction: Option<Words>,
+    sample: Option<Sample>,
+    confirms: bool,
+    old_secret_until: Option<When>,
+    body_max: String,
+    duplicate_window: String,
+    queue_max: u32,
+    queue_age: String,
+    waiting: usize,
+    live_run: Option<String>,
+    deliveries: Vec<DeliveryLine>,
+    next: Option<String>,
+    first: bool,
+}
+
+/// Where to post, as far as that is known.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub(crate) path: String,
+    /// The whole URL; none where `--public-url` was not said.
+    pub(crate) url: Option<String>,
+    /// A command that posts a first delivery.
+    pub(crate) curl: String,
+}
+
+/// The address of an endpoint. Without `--public-url` it is not guessed.
+pub(crate) fn address(app: &App, endpoint: &str, secret: Option<&str>) -> Address {
+    let path = format!("/hooks/{endpoint}");
+    let public = app.settings.public_url.as_deref().map(|url| url.trim_end_matches('/'));
+    let url = public.map(|public| format!("{public}{path}"));
+    let to = url.clone().unwrap_or_else(|| format!("\"$MIDWATCH_URL\"{path}"));
+    let secret = secret.unwrap_or("$MIDWATCH_SECRET");
+    let curl = format!(
+        "curl -sS {to} \\\n  -H \"Authorization: Bearer {secret}\" \\\n  -H \"Content-Type: application/json\" \\\n  \
+         -d '{{\"hello\":\"midwatch\"}}'"
+    );
+    Address { path, url, curl }
+}
+
+/// `GET /triggers/{id}`.
+pub(super) async fn page(
+    State(app): State<App>,
+    Visitor(caller): Visitor,
+    Path(id): Path<String>,
+    query: Fields,
+) -> Page {
+    let row = scope::trigger(&app, &caller, &id).await?;
+    ok(&view(&app, &caller, &row, &query, None).await?)
+}
+
+async fn view(
+    app: &App,
+    caller: &Caller,
+    row: &TriggerRow,
+    query: &Fields,
+    error: Option<String>,
+) -> Result<TriggerPage, Failure> {
+    let engine = &app.engine;
+    let frame = Frame::new(app, caller, Section::Triggers, row.name.clone(), query).await?;
+    let now = frame.now;
+    let filters = vec![Condition { column: "trigger", is: Test::Eq(Cell::Text(row.id.to_string())) }];
+    let order = Order { column: "received_at", descending: true };
+    let after = listing::after(query);
+    let first = after.is_none();
+    let found = projector::page::<Deliveries>(engine, filters, order, ROWS, after).await?;
+    let next = found.last().filter(|_| found.len() == ROWS as usize);
+    let next = next.map(|(_, cursor)| listing::next(&format!("/triggers/{}", row.id), query, cursor));
+    let mut names = Names::default();
+    let (to, to_path) = target(app, row, &mut names).await?;
+    let sample = match row.sample {
+        Some(id) => sample(app, caller, id, now).await?,
+        None => None,
+    };
+    let seconds = |seconds: u32| span(u64::from(seconds) * 1_000_000);
+    Ok(TriggerPage {
+        error,
+        id: row.id.to_string(),
+        path: format!("/triggers/{}", row.id),
+        name: Shown::line(&row.name),
+        mark: mark(row),
+        to,
+        to_path,
+        owner: names::person(engine, row.owner).await?,
+        created: When::utc(row.created_at, now),
+        paused: row.state == TriggerState::Paused,
+        confirmed: When::maybe(row.confirmed_at, now),
+        address: address(app, &row.endpoint, None),
+        instruction: instruction(app, caller, row).await?,
+        confirms: frame.admin && sample.is_some() && !row.confirmed,
+        sample,
+        old_secret_until: When::maybe(row.old_secret_until.filter(|until| *until > now), now),
+        body_max: bytes(u64::from(row.intake.body_bytes_max)),
+        duplicate_window: seconds(row.intake.duplicate_window_s),
+        queue_max: row.intake.queue_max,
+        queue_age: seconds(row.intake.queue_age_s),
+        waiting: row.waiting.len(),
+        live_run: row.live_run.map(|run| run.to_string()),
+        deliveries: found.iter().map(|(row, _)| DeliveryLine::new(row, now)).collect(),
+        next,
+        first,
+        frame,
+    })
+}
+
+async fn instruction(app: &App, caller: &Caller, row: &TriggerRow) -> Result<Option<Words>, Failure> {
+    if row.routine.is_some() || !scope::reads_words(caller, row.owner) {
+        return Ok(None);
+    }
+    let events = app.engine.log().read_stream(&StreamName::trigger(row.id), 1, 1).await?;
+    let content = events.first().map(|event| event.content::<TriggerEvent>()).transpose()?.flatten();
+    Ok(content.and_then(|TriggerContent::Created(work)| Words::of(work)))
+}
+
+async fn answered(
+    app: &App,
+    posted: &Posted,
+    row: &TriggerRow,
+    path: &str,
+    done: Result<Done<()>, EngineError>,
+) -> Page {
+    match done {
+        Ok(done) => seen(app, done.position, path).await,
+        Err(error) => {
+            let (status, sentence) = Failure::from(error).sentence()?;
+            html(status, &view(app, &posted.caller, row, &Fields::default(), Some(sentence)).await?)
+        }
+    }
+}
+
+/// `POST /triggers/{id}/confirm`: names the delivery that was read, so that another sample is never confirmed unread.
+pub(super) async fn confirm(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    let posted = posted.admin()?;
+    let row = scope::trigger(&app, &posted.caller, &id).await?;
+    let delivery = posted.fields.get("delivery").parse().ok();
+    let done = app.engine.confirm_trigger(row.id, delivery, &posted.caller.origin(), posted.request.as_ref()).await;
+    answered(&app, &posted, &row, &format!("/triggers/{}?done=confirmed", row.id), done).await
+}
+
+async fn change(app: &App, id: &str, posted: Posted, command: TriggerCommand, path: fn(&str) -> String) -> Page {
+    let posted = posted.admin()?;
+    let row = scope::trigger(app, &posted.caller, id).await?;
+    let done = app.engine.change_trigger(row.id, &posted.caller.origin(), posted.request.as_ref(), command).await;
+    answered(app, &posted, &row, &path(&row.id.to_string()), done).await
+}
+
+/// `POST /triggers/{id}/pause`.
+pub(super) async fn pause(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    change(&app, &id, posted, TriggerCommand::Pause, |id| format!("/triggers/{id}?done=paused")).await
+}
+
+/// `POST /triggers/{id}/resume`.
+pub(super) async fn resume(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    change(&app, &id, posted, TriggerCommand::Resume, |id| format!("/triggers/{id}?done=resumed")).await
+}
+
+/// `POST /triggers/{id}/delete`.
+pub(super) async fn delete(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    change(&app, &id, posted, TriggerCommand::Delete, |_| "/triggers?done=deleted".to_owned()).await
+}
+
+/// `POST /triggers/{id}/rotate`.
+pub(super) async fn rotate(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    let posted = posted.admin()?;
+    let row = scope::trigger(&app, &posted.caller, &id).await?;
+    let done = app.engine.rotate_secret(row.id, OVERLAP_S, &posted.caller.origin()).await?;
+    projector::wait_for(&app.engine, done.position).await;
+    let id = row.id.to_string();
+    made(&app, &posted.caller, id, &row.name, &row.endpoint, Some(done.value), true).await
+}
