@@ -3,7 +3,7 @@
 use midwatch_commands::boundary::{Boundary, BoundaryCommand};
 use midwatch_events::StreamName;
 
-use crate::{Done, Engine, EngineError, Origin, Request, handle::handle};
+use crate::{Done, Engine, EngineError, Origin, Request, handle::handle_at};
 
 impl Engine {
     /// Puts a boundary in force. The caller has compiled and checked it. From the answer on no decision is made by an
@@ -19,13 +19,9 @@ impl Engine {
         origin: &Origin,
         request: Option<&Request>,
     ) -> Result<Done<()>, EngineError> {
-        if let Some(expected) = expected
-            && self.boundary().await?.1 != expected
-        {
-            let sentence = "another boundary was published meanwhile; look at it and publish again";
-            return Err(midwatch_commands::Refusal::AlreadySo(sentence).into());
-        }
-        handle::<Boundary>(self, &StreamName::boundary(), origin, request, |_| {
+        let sentence = "another boundary was published meanwhile; look at it and publish again";
+        let seen = expected.map(|version| (version, sentence));
+        handle_at::<Boundary>(self, &StreamName::boundary(), seen, origin, request, |_| {
             Ok(BoundaryCommand::Publish { document: document.to_owned(), note: note.to_owned() })
         })
         .await

@@ -6,6 +6,7 @@
 
 use midwatch_commands::{
     Decider, Refusal,
+    engine::Engine as Deployment,
     reactions::TargetId,
     routine::{self, Routine, RoutineCommand},
     run::{End, Run, RunCommand},
@@ -29,7 +30,7 @@ use crate::{
 /// What became of a command on a target.
 #[derive(Clone, Debug, Default)]
 pub struct Claimed {
-    /// The run that was opened, if one was.
+    /// The run that was opened now, if one was.
     pub run: Option<RunId>,
     /// Whether anything was appended at all.
     pub appended: bool,
@@ -38,10 +39,10 @@ pub struct Claimed {
 }
 
 impl Engine {
-    /// Decides one command on a routine and appends what follows, with the run it opens, if it opens one.
+    /// Decides one command on a routine and appends what follows, with the run it opens, if it opens one; a halt refuses
+    /// that.
     ///
-    /// `extra` is a further key of the append: a request's, or a reaction's. `halted` says what a halt means to the
-    /// caller: claims are refused by it.
+    /// `extra` are further keys of the append: a request's, or a reaction's.
     ///
     /// # Errors
     /// The routine's refusal, [`Refusal::Halted`], or a fault.
@@ -49,25 +50,37 @@ impl Engine {
         &self,
         id: RoutineId,
         origin: &Origin,
-        extra: Option<Key>,
+        extra: impl IntoIterator<Item = Key>,
         command: impl Fn(&Routine) -> RoutineCommand,
     ) -> Result<Done<Claimed>, EngineError> {
+        self.on_routine(id, origin, extra, Under::ClaimsOnly, |routine, _| command(routine)).await
+    }
+
+    async fn on_routine(
+        &self,
+        id: RoutineId,
+        origin: &Origin,
+        extra: impl IntoIterator<Item = Key>,
+        under: Under,
+        command: impl Fn(&Routine, &Deployment) -> RoutineCommand,
+    ) -> Result<Done<Claimed>, EngineError> {
         let stream = StreamName::routine(id);
+        let extra: Vec<Key> = extra.into_iter().collect();
         for _ in 0..TRIES {
             let halt = self.halt().await?;
             let loaded = self.load::<Routine>(&stream).await?;
-            let events = loaded.state.decide(command(&loaded.state))?;
+            let events = loaded.state.decide(command(&loaded.state, &halt.state))?;
             let claim = events.iter().find_map(|event| match &event.facts {
                 RoutineEvent::RunClaimed(claim) => Some(claim.clone()),
                 _ => None,
             });
             let mut plan = Plan::default();
-            routine::keys(id, &events).into_iter().chain(extra).for_each(|key| plan.key(key));
+            routine::keys(id, &events).into_iter().chain(extra.iter().copied()).for_each(|key| plan.key(key));
             let opened = match &claim {
                 None => None,
                 Some(claim) => Some(self.open_for_routine(&loaded, claim).await?),
             };
-            let claimed = Claiming { stream: &stream, version: loaded.version, events: &events, opened };
+            let claimed = Claiming { stream: &stream, version: loaded.version, events: &events, opened, under };
             if let Some(done) = self.claim(plan, claimed, &halt, origin).await? {
                 return Ok(done);
             }
@@ -83,10 +96,11 @@ impl Engine {
         &self,
         id: TriggerId,
         origin: &Origin,
-        extra: Option<Key>,
+        extra: impl IntoIterator<Item = Key>,
         command: impl Fn(&Trigger) -> TriggerCommand,
     ) -> Result<Done<Claimed>, EngineError> {
         let stream = StreamName::trigger(id);
+        let extra: Vec<Key> = extra.into_iter().collect();
         for _ in 0..TRIES {
             let halt = self.halt().await?;
             let loaded = self.load::<Trigger>(&stream).await?;
@@ -96,12 +110,13 @@ impl Engine {
                 _ => None,
             });
             let mut plan = Plan::default();
-            trigger::keys(id, &events).into_iter().chain(extra).for_each(|key| plan.key(key));
+            trigger::keys(id, &events).into_iter().chain(extra.iter().copied()).for_each(|key| plan.key(key));
             let opened = match &claim {
                 None => None,
                 Some(claim) => Some(self.open_for_trigger(id, &loaded.state, claim).await?),
             };
-            let claimed = Claiming { stream: &stream, version: loaded.version, events: &events, opened };
+            let under = Under::ClaimsOnly;
+            let claimed = Claiming { stream: &stream, version: loaded.version, events: &events, opened, under };
             if let Some(done) = self.claim(plan, claimed, &halt, origin).await? {
                 return Ok(done);
             }
@@ -114,10 +129,10 @@ impl Engine {
         &self,
         mut plan: Plan,
         claiming: Claiming<'_, F>,
-        halt: &Loaded<midwatch_commands::engine::Engine>,
+        halt: &Loaded<Deployment>,
         origin: &Origin,
     ) -> Result<Option<Done<Claimed>>, EngineError> {
-        let Claiming { stream, version, events, opened } = claiming;
+        let Claiming { stream, version, events, opened, under } = claiming;
         if events.is_empty() {
             let position = self.log().head().await?;
             return Ok(Some(Done { value: Claimed::default(), position, duplicate: false }));
@@ -125,17 +140,21 @@ impl Engine {
         let run = opened.as_ref().map(|(opened, _)| opened.run);
         let origin = run.map_or_else(|| origin.clone(), |run| origin.clone().within(&StreamName::run(run)));
         let last = plan.add(self.world(), stream, version, events, &origin)?;
-        if let Some((opened, work)) = opened {
+        if opened.is_some() || under == Under::All {
             if halt.state.halted.is_some() {
                 return Err(Refusal::Halted.into());
             }
+            plan.condition(StreamName::halt(), halt.version);
+        }
+        if let Some((opened, work)) = opened {
             let run = StreamName::run(opened.run);
             let events = Run::default().decide(RunCommand::Open(Box::new(opened), work))?;
             let caused = last.map_or_else(|| origin.clone(), |event| origin.clone().because(event));
             plan.add(self.world(), &run, 0, &events, &caused)?;
-            plan.condition(StreamName::halt(), halt.version);
         }
         let Some(appended) = plan.commit(self.log()).await? else { return Ok(None) };
+        // Of a duplicate it is not known which run it stands for: the key may be a reaction's that claimed another.
+        let run = run.filter(|_| !appended.duplicate);
         let value = Claimed { run, appended: !appended.duplicate, duplicate: appended.duplicate };
         Ok(Some(Done { value, position: appended.last(), duplicate: appended.duplicate }))
     }
@@ -281,18 +300,30 @@ impl Engine {
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
     pub async fn tick(&self, id: RoutineId) -> Result<Done<Claimed>, EngineError> {
-        let lifted_at = self.halt().await?.state.lifted_at;
         let now = self.log().store_time().await?;
-        let tick = midwatch_commands::routine::Tick {
-            now,
-            process: self.process(),
-            namespace: self.namespace(),
-            lifted_at,
-            tzdb: midwatch_commands::calendar::tzdb_version(),
-        };
         let origin = Origin::of(Actor::Clock);
-        self.claim_on_routine(id, &origin, None, |_| RoutineCommand::Tick(tick.clone())).await
+        // What was lifted is read together with the version that becomes the append's condition: after a halt and its
+        // lift, no window before the lift can be claimed on what was so before.
+        self.on_routine(id, &origin, None, Under::All, |_, halt| {
+            RoutineCommand::Tick(midwatch_commands::routine::Tick {
+                now,
+                process: self.process(),
+                namespace: self.namespace(),
+                lifted_at: halt.lifted_at,
+                tzdb: midwatch_commands::calendar::tzdb_version(),
+            })
+        })
+        .await
     }
+}
+
+/// What a halt stands in the way of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Under {
+    /// Of runs that would be opened.
+    ClaimsOnly,
+    /// Of everything: a window under a halt does not exist, so nothing is recorded about it either.
+    All,
 }
 
 struct Claiming<'a, F: Family> {
@@ -300,6 +331,7 @@ struct Claiming<'a, F: Family> {
     version: u64,
     events: &'a [New<F>],
     opened: Option<(Opened, Work)>,
+    under: Under,
 }
 
 fn add_some<F: Family>(

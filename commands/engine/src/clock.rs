@@ -3,12 +3,15 @@
 //! No timer per routine: `due` is an indexed projection, read in pages. The clock sleeps to the next due instant, at
 //! most [`SLEEP_MAX`], so a jump of the time of day or a sleeping laptop costs at most that.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use midwatch_commands::{
     Refusal,
     reactions::TargetId,
-    routine::RoutineCommand,
+    routine::{Phase, Routine, RoutineCommand},
     run::{End, Overdue, Run},
 };
 use midwatch_events::{
@@ -21,19 +24,25 @@ use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::due::{Due, DueRow};
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, Origin, handle::handle, projector, runs};
+use crate::{Engine, EngineError, Origin, handle::handle, projector, runs, world::told};
 
 /// The longest the clock sleeps.
 pub const SLEEP_MAX: Duration = Duration::from_secs(30);
 const PAGE: u32 = 500;
-/// How long the clock leaves a target alone that had nothing to do although its row was due: its projection is behind.
+/// Events that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How long the clock leaves a target alone that had nothing to do although its row was due, at first: its projection is
+/// behind. It doubles while the row stays as it is.
+const AGAIN: Duration = Duration::from_millis(200);
+/// So many targets in a row that cannot be looked at are the database's fault and not theirs.
+const FAULTS_MAX: u32 = 3;
 
 /// Ticks until told to stop.
 pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut head = engine.log().follow();
     let mut swept = None;
-    while !*stop.borrow() {
+    let mut looks = Looks::default();
+    loop {
         let now = engine.world().clock.monotonic();
         if swept.is_none_or(|at| now.saturating_sub(at) >= SLEEP_MAX) {
             swept = Some(now);
@@ -41,7 +50,8 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
                 tracing::warn!(%error, "overdue runs cannot be closed; trying again");
             }
         }
-        let sleep = match tick(&engine).await {
+        let known = *head.borrow_and_update();
+        let sleep = match looks.tick(&engine, known).await {
             Ok(sleep) => sleep,
             Err(error) => {
                 tracing::warn!(%error, "due windows cannot be claimed; trying again");
@@ -50,7 +60,7 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
         };
         tokio::select! {
             biased;
-            _ = stop.changed() => {}
+            () = told(&mut stop) => break,
             () = engine.world().clock.sleep(sleep) => {}
             // New events may have made something due; many at once are looked at together.
             _ = head.changed() => engine.world().clock.sleep(SETTLE).await,
@@ -64,79 +74,179 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
 /// A fault of the database. A target that cannot be looked at is no fault: it is logged or suspended, and the others
 /// go on.
 pub async fn tick(engine: &Engine) -> Result<Duration, EngineError> {
-    if engine.halt().await?.state.halted.is_some() {
-        return Ok(SLEEP_MAX);
-    }
-    let now = engine.log().store_time().await?;
-    let mut after = None;
-    loop {
-        let filters = vec![Condition { column: "at", is: Test::Le(Cell::Int(now.0)) }];
-        let order = Order { column: "at", descending: false };
-        let page = projector::page::<Due>(engine, filters, order, PAGE, after).await?;
-        for (row, _) in &page {
-            look(engine, row).await?;
-        }
-        match page.last() {
-            Some((_, cursor)) if page.len() == PAGE as usize => after = Some(cursor.clone()),
-            _ => break,
-        }
-    }
-    next_sleep(engine, now).await
+    Looks::default().tick(engine, 0).await
 }
 
-async fn next_sleep(engine: &Engine, now: Micros) -> Result<Duration, EngineError> {
-    let filters = vec![Condition { column: "at", is: Test::NotNull }];
-    let order = Order { column: "at", descending: false };
-    let first = projector::page::<Due>(engine, filters, order, 1, None).await?;
-    let Some(at) = first.first().and_then(|(row, _)| row.at) else { return Ok(SLEEP_MAX) };
-    let ahead = Duration::from_micros(u64::try_from(at.since(now)).unwrap_or(0));
-    // A row that is still due was just looked at; its projection, or its jitter, has yet to catch up.
-    Ok(ahead.max(SETTLE * 4).min(SLEEP_MAX))
+/// What the clock has looked at without finding anything to do, although the row is due: its window waits for its
+/// jitter, its projection is behind, or it cannot be read. Without this memory it would look again and again.
+#[derive(Debug, Default)]
+struct Looks {
+    quiet: BTreeMap<String, Quiet>,
+    /// Rounds in a row in which `due` was behind the head.
+    behind: u32,
+}
+
+#[derive(Debug)]
+struct Quiet {
+    row: DueRow,
+    /// In monotonic time.
+    until: Duration,
+    /// How long it was left alone the last time.
+    pause: Duration,
+}
+
+/// What came of looking at one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// Something was appended: its row will change.
+    Moved,
+    /// There was nothing to do, and is nothing before this time has passed.
+    Nothing(Duration),
+    /// There was nothing to do, although its row says that there is.
+    Stale,
+}
+
+impl Looks {
+    /// As [`tick`]; `head` is the position up to which something may have become due.
+    async fn tick(&mut self, engine: &Engine, head: u64) -> Result<Duration, EngineError> {
+        if engine.halt().await?.state.halted.is_some() {
+            return Ok(SLEEP_MAX);
+        }
+        let now = engine.log().store_time().await?;
+        // Asked before the rows are read: they are at least as new.
+        let behind = projector::as_of::<Due>(engine).await?.0 < head;
+        let mut seen = BTreeSet::new();
+        let (mut moved, mut faults, mut after) = (false, 0, None);
+        loop {
+            let filters = vec![Condition { column: "at", is: Test::Le(Cell::Int(now.0)) }];
+            let order = Order { column: "at", descending: false };
+            let page = projector::page::<Due>(engine, filters, order, PAGE, after).await?;
+            for (row, _) in &page {
+                seen.insert(row.stream.clone());
+                match self.look(engine, row).await {
+                    Ok(appended) => (moved, faults) = (moved || appended, 0),
+                    Err(error) if faults + 1 < FAULTS_MAX => {
+                        tracing::warn!(stream = %row.stream, %error, "a target cannot be looked at; the others go on");
+                        faults += 1;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            match page.last() {
+                Some((_, cursor)) if page.len() == PAGE as usize => after = Some(cursor.clone()),
+                _ => break,
+            }
+        }
+        self.quiet.retain(|stream, _| seen.contains(stream));
+        self.behind = if behind { self.behind.saturating_add(1) } else { 0 };
+        self.sleep(engine, now, moved).await
+    }
+
+    /// Looks at one target, unless it was looked at and nothing has changed; whether something was appended.
+    async fn look(&mut self, engine: &Engine, row: &DueRow) -> Result<bool, EngineError> {
+        let at = engine.world().clock.monotonic();
+        let before = self.quiet.get(&row.stream).filter(|quiet| quiet.row == *row);
+        if before.is_some_and(|quiet| at < quiet.until) {
+            return Ok(false);
+        }
+        let doubled = before.map_or(AGAIN, |quiet| quiet.pause * 2).min(SLEEP_MAX);
+        let looked = look(engine, row).await;
+        let pause = match &looked {
+            Ok(Looked::Moved) => None,
+            Ok(Looked::Nothing(pause)) => Some((*pause).clamp(AGAIN, SLEEP_MAX)),
+            Ok(Looked::Stale) | Err(_) => Some(doubled),
+        };
+        match pause {
+            None => drop(self.quiet.remove(&row.stream)),
+            Some(pause) => {
+                let quiet = Quiet { row: row.clone(), until: at + pause, pause };
+                self.quiet.insert(row.stream.clone(), quiet);
+            }
+        }
+        looked.map(|looked| looked == Looked::Moved)
+    }
+
+    async fn sleep(&self, engine: &Engine, now: Micros, moved: bool) -> Result<Duration, EngineError> {
+        let filters = vec![Condition { column: "at", is: Test::Gt(Cell::Int(now.0)) }];
+        let order = Order { column: "at", descending: false };
+        let first = projector::page::<Due>(engine, filters, order, 1, None).await?;
+        let next = first.first().and_then(|(row, _)| row.at).map(|at| span(now, at));
+        let at = engine.world().clock.monotonic();
+        let again = self.quiet.values().map(|quiet| quiet.until.saturating_sub(at)).min();
+        // Rows that have yet to come in may be due earlier than those that are there.
+        let moved = moved.then_some(AGAIN);
+        let behind = (self.behind > 0).then(|| AGAIN * (1 << self.behind.min(5)) / 2);
+        let sleep = [next, again, moved, behind].into_iter().flatten().min().unwrap_or(SLEEP_MAX);
+        Ok(sleep.clamp(Duration::from_millis(1), SLEEP_MAX))
+    }
+}
+
+/// From one instant to a later one; nothing where it is not later.
+fn span(from: Micros, to: Micros) -> Duration {
+    Duration::from_micros(u64::try_from(to.since(from)).unwrap_or(0))
 }
 
 /// Looks at one target: its windows, then its queue.
-async fn look(engine: &Engine, row: &DueRow) -> Result<(), EngineError> {
+async fn look(engine: &Engine, row: &DueRow) -> Result<Looked, EngineError> {
     let stream = StreamName::stored(row.stream.clone());
-    let Some(id) = stream.uuid() else { return Ok(()) };
+    let Some(id) = stream.uuid() else { return Ok(Looked::Stale) };
     let target = match stream.category() {
         "routine" => TargetId::Routine(RoutineId::new(id)),
         _ => TargetId::Trigger(TriggerId::new(id)),
     };
-    let looked = look_at(engine, row, target).await;
-    match looked {
-        Ok(()) | Err(EngineError::Refused(Refusal::Halted | Refusal::NotFound(_))) => Ok(()),
+    match look_at(engine, row, target).await {
+        Ok(looked) => Ok(looked),
+        Err(EngineError::Refused(Refusal::Halted | Refusal::NotFound(_))) => Ok(Looked::Stale),
         Err(EngineError::Refused(refusal)) => suspend(engine, target, &refusal.to_string()).await,
         Err(EngineError::Corrupt(error)) => {
             tracing::error!(stream = %row.stream, %error, "a target cannot be read; the others go on");
-            Ok(())
+            Ok(Looked::Stale)
         }
         Err(error) => Err(error),
     }
 }
 
-async fn look_at(engine: &Engine, row: &DueRow, target: TargetId) -> Result<(), EngineError> {
+async fn look_at(engine: &Engine, row: &DueRow, target: TargetId) -> Result<Looked, EngineError> {
+    let mut moved = false;
     if let (TargetId::Routine(id), true) = (target, row.next_window.is_some() && row.may_start) {
-        engine.tick(id).await?;
+        moved |= engine.tick(id).await?.value.appended;
     }
     if !row.queue.is_empty() {
-        engine.claim_next(target, &Origin::of(Actor::Clock), None).await?;
+        moved |= engine.claim_next(target, &Origin::of(Actor::Clock), None).await?.value.appended;
     }
-    Ok(())
+    if moved {
+        return Ok(Looked::Moved);
+    }
+    let TargetId::Routine(id) = target else { return Ok(Looked::Stale) };
+    let routine = engine.load::<Routine>(&StreamName::routine(id)).await?.state;
+    match (&routine.schedule, routine.next) {
+        (None, _) if routine.phase == Phase::Active => {
+            let sentence = "its schedule cannot be read; give it a new one with `midwatch routine edit`";
+            suspend(engine, target, sentence).await
+        }
+        // Not due before its jitter is over.
+        (Some(schedule), Some(window)) if routine.phase == Phase::Active && routine.target.queue.is_empty() => {
+            let now = engine.log().store_time().await?;
+            let pause = span(now, schedule.effective_at(window, id.uuid().as_bytes()));
+            Ok(if pause.is_zero() { Looked::Stale } else { Looked::Nothing(pause) })
+        }
+        _ => Ok(Looked::Stale),
+    }
 }
 
 /// A routine that cannot be evaluated is switched off with the reason, so that it does not hold up the others.
-async fn suspend(engine: &Engine, target: TargetId, error: &str) -> Result<(), EngineError> {
+async fn suspend(engine: &Engine, target: TargetId, error: &str) -> Result<Looked, EngineError> {
     let TargetId::Routine(id) = target else {
         tracing::warn!(?target, error, "a trigger's next delivery cannot be taken");
-        return Ok(());
+        return Ok(Looked::Stale);
     };
     let origin = Origin::of(Actor::Clock);
     let stream = StreamName::routine(id);
-    handle::<midwatch_commands::routine::Routine>(engine, &stream, &origin, None, |_| {
+    handle::<Routine>(engine, &stream, &origin, None, |_| {
         Ok(RoutineCommand::Suspend { cause: SuspendCause::NotEvaluable, error: error.to_owned() })
     })
     .await
-    .map(|_| ())
+    .map(|done| if done.duplicate { Looked::Stale } else { Looked::Moved })
 }
 
 /// Closes runs that nobody took in time, and runs long past their deadline, whoever holds them.
@@ -147,7 +257,14 @@ pub async fn sweep(engine: &Engine) -> Result<(), EngineError> {
     let now = engine.log().store_time().await?;
     for row in runs::live(engine).await? {
         let run: RunId = row.id;
-        let state = engine.load::<Run>(&StreamName::run(run)).await?.state;
+        let state = match engine.load::<Run>(&StreamName::run(run)).await {
+            Ok(loaded) => loaded.state,
+            Err(EngineError::Corrupt(error)) => {
+                tracing::error!(%run, %error, "a run cannot be read; the others go on");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let end = match state.overdue(now) {
             None => continue,
             Some(Overdue::Untaken) => End {
@@ -169,6 +286,9 @@ pub async fn sweep(engine: &Engine) -> Result<(), EngineError> {
         };
         match engine.settle(run, end, &Origin::of(Actor::Clock)).await {
             Ok(_) | Err(EngineError::Refused(_)) => {}
+            Err(EngineError::Corrupt(error)) => {
+                tracing::error!(%run, %error, "a run cannot be closed; the others go on");
+            }
             Err(error) => return Err(error),
         }
     }

@@ -5,10 +5,11 @@
 //! elsewhere finds none.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{ErrorKind, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -39,8 +40,8 @@ pub const REPEAT_WINDOW_S: u32 = 180;
 pub const FIRST_BOUNDARY: &str =
     r#"{"rules":[{"id":"allow-all","name":"Allow everything else","verdict":"allow","when":"true"}]}"#;
 
-/// What of a deployment lies outside its ledger.
-#[derive(Clone, Debug)]
+/// What of a deployment lies outside its ledger. Shown without the key.
+#[derive(Clone)]
 pub struct Outside {
     /// The identity, where the environment gives it.
     pub deployment: Option<Uuid>,
@@ -50,6 +51,15 @@ pub struct Outside {
     pub key_file: Option<PathBuf>,
     /// The directory of state files: `$XDG_STATE_HOME/midwatch`.
     pub state_home: PathBuf,
+}
+
+impl fmt::Debug for Outside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { deployment, key: _, key_file, state_home } = self;
+        let mut shown = f.debug_struct("Outside");
+        shown.field("deployment", deployment).field("key_file", key_file).field("state_home", state_home);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// A deployment that was joined.
@@ -106,7 +116,15 @@ fn place(url: &str) -> String {
 pub(crate) async fn join(log: &Log, world: &World, opening: &Opening) -> Result<Joined, EngineError> {
     let directory = state_dir(&opening.outside, &opening.url);
     if log.head().await? == 0 {
-        create(log, world, opening, &directory).await?;
+        // Where the identity comes from the environment all makers have the same one, and need not wait for each other.
+        let _turn = match opening.outside.deployment {
+            Some(_) => None,
+            None => Some(turn(world, &directory).await?),
+        };
+        // Another process may have made the ledger while this one waited.
+        if log.head().await? == 0 {
+            create(log, world, opening, &directory).await?;
+        }
     }
     let state = load::<Deployment>(log, &Folds::default(), &StreamName::engine()).await?.state;
     let secrets = Secrets::derive(&key(&opening.outside, &directory)?);
@@ -134,8 +152,23 @@ fn check_window(opening: &Opening, state: &Deployment) -> Result<(), EngineError
     }
 }
 
-/// Makes the ledger a deployment: identity, key, first boundary, first admin. Two processes that do this at once make
-/// one: they share the key file, and one append wins.
+/// Waits until no other process of this machine makes the same deployment; the file is let go when it is dropped.
+async fn turn(world: &World, directory: &Path) -> Result<fs::File, EngineError> {
+    make_dir(directory)?;
+    let path = directory.join("lock");
+    let open = || fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let file = open().map_err(|error| file_error(&path, &error))?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) => world.clock.sleep(Duration::from_millis(20)).await,
+            Err(fs::TryLockError::Error(error)) => return Err(file_error(&path, &error)),
+        }
+    }
+}
+
+/// Makes the ledger a deployment: identity, key, first boundary, first admin. What lies outside is written first: a
+/// process that dies on the way leaves an empty ledger, and never one whose key or identity nobody has.
 async fn create(log: &Log, world: &World, opening: &Opening, directory: &Path) -> Result<(), EngineError> {
     let key = match given_key(&opening.outside)? {
         Some(key) => key,
@@ -157,10 +190,11 @@ async fn create(log: &Log, world: &World, opening: &Opening, directory: &Path) -
     plan.add(world, &StreamName::engine(), 0, &Deployment::default().decide(created)?, &origin)?;
     plan.add(world, &StreamName::boundary(), 0, &Boundary::default().decide(published)?, &origin)?;
     plan.add(world, &StreamName::user(admin), 0, &User::default().decide(invited)?, &origin)?;
-    // A conflict means that another process made the ledger meanwhile; what it made is read next.
-    if plan.commit(log).await?.is_some() && opening.outside.deployment.is_none() {
-        write_state(directory, &StateFile { deployment, highest_position: 0 })?;
+    if opening.outside.deployment.is_none() {
+        write_state(world, directory, &StateFile { deployment, highest_position: 0 })?;
     }
+    // A conflict means that another machine made the ledger meanwhile; what it made is read next.
+    plan.commit(log).await?;
     Ok(())
 }
 
@@ -244,17 +278,17 @@ pub async fn adopt(world: &World, opening: &Opening) -> Result<Uuid, EngineError
         .commit(&log)
         .await?
         .ok_or_else(|| EngineError::Fault("another process adopted this ledger just now; try again".to_owned()))?;
-    write_state(&directory, &StateFile { deployment, highest_position: appended.last() })?;
+    write_state(world, &directory, &StateFile { deployment, highest_position: appended.last() })?;
     log.close().await;
     Ok(deployment)
 }
 
 /// Keeps the highest position seen; a failure to do so costs a warning some other day, and nothing now.
-pub(crate) fn remember(opening: &Opening, head: u64) {
+pub(crate) fn remember(world: &World, opening: &Opening, head: u64) {
     let directory = state_dir(&opening.outside, &opening.url);
     let Ok(Some(file)) = read_state(&directory) else { return };
     if head > file.highest_position
-        && let Err(error) = write_state(&directory, &StateFile { highest_position: head, ..file })
+        && let Err(error) = write_state(world, &directory, &StateFile { highest_position: head, ..file })
     {
         tracing::warn!(%error, "the highest position seen could not be kept");
     }
@@ -343,10 +377,11 @@ fn read_state(directory: &Path) -> Result<Option<StateFile>, EngineError> {
     }
 }
 
-fn write_state(directory: &Path, state: &StateFile) -> Result<(), EngineError> {
+fn write_state(world: &World, directory: &Path, state: &StateFile) -> Result<(), EngineError> {
     make_dir(directory)?;
     let path = directory.join("state.json");
-    let draft = directory.join(format!("state.{}.json", std::process::id()));
+    // A name of its own: processes that share the directory, in containers too, never write into one draft.
+    let draft = directory.join(format!("state.{}.json", world.uuid().simple()));
     let bytes = serde_json::to_vec(state).map_err(|error| EngineError::Fault(error.to_string()))?;
     let write = || {
         let mut file = fs::File::create(&draft)?;

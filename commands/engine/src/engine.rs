@@ -1,6 +1,6 @@
 //! What every operation stands on: the log, the views, the world, and whose deployment this is.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
 use midwatch_events::{Actor, StreamName, id::ProcessId};
@@ -10,13 +10,13 @@ use uuid::Uuid;
 use crate::{
     EngineError,
     deployment::{self, Outside},
-    handle::{Done, Folds, Loaded, Request, load},
+    handle::{Done, Folds, Lanes, Loaded, Request, load},
     secrets::Secrets,
     world::World,
 };
 
-/// How a process joins a deployment.
-#[derive(Clone, Debug)]
+/// How a process joins a deployment. Shown without the address, which may hold a password.
+#[derive(Clone)]
 pub struct Opening {
     /// The ledger's address.
     pub url: String,
@@ -28,6 +28,15 @@ pub struct Opening {
     pub actor: Actor,
     /// The window in which equal calls are counted, in seconds, if it was said.
     pub repeat_window_s: Option<u32>,
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { url: _, outside, process, actor, repeat_window_s } = self;
+        let mut shown = f.debug_struct("Opening");
+        shown.field("outside", outside).field("process", process).field("actor", actor);
+        shown.field("repeat_window_s", repeat_window_s).finish_non_exhaustive()
+    }
 }
 
 /// One process's hold on a deployment. Cheap to clone.
@@ -42,9 +51,12 @@ struct Inner {
     views: Views,
     world: World,
     folds: Folds,
+    lanes: Lanes,
     secrets: Option<Secrets>,
     namespace: Uuid,
     repeat_window_s: u32,
+    /// The ledger is this deployment's own, so its head may be kept as the highest position seen.
+    remembers: bool,
     opening: Opening,
 }
 
@@ -58,7 +70,8 @@ impl Engine {
         let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
         let joined = deployment::join(&log, &world, &opening).await?;
         let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
-        let engine = Self::assemble(log, views, world, opening, Some(joined.secrets), &joined.state);
+        let own = joined.halt.is_none();
+        let engine = Self::assemble(log, views, world, opening, Some((joined.secrets, own)), &joined.state);
         if let Some(found) = joined.halt {
             engine.halt_because(found).await?;
         }
@@ -86,13 +99,17 @@ impl Engine {
         views: Views,
         world: World,
         opening: Opening,
-        secrets: Option<Secrets>,
+        joined: Option<(Secrets, bool)>,
         state: &Deployment,
     ) -> Self {
         let namespace = state.namespace.unwrap_or_default();
         let repeat_window_s = state.repeat_window_s;
         let folds = Folds::default();
-        Self { inner: Arc::new(Inner { log, views, world, folds, secrets, namespace, repeat_window_s, opening }) }
+        let lanes = Lanes::default();
+        let remembers = joined.as_ref().is_some_and(|(_, own)| *own);
+        let secrets = joined.map(|(secrets, _)| secrets);
+        let inner = Inner { log, views, world, folds, lanes, secrets, namespace, repeat_window_s, remembers, opening };
+        Self { inner: Arc::new(inner) }
     }
 
     /// The ledger.
@@ -163,23 +180,29 @@ impl Engine {
 
     /// A refusal that comes because the same request was done before is a success; any other is a refusal.
     pub(crate) async fn seen(&self, request: Option<&Request>, refusal: Refusal) -> Result<Done<()>, EngineError> {
-        if let Some(request) = request
-            && let Some((position, digest)) = self.inner.log.find_key(&request.key.hash).await?
-        {
-            if digest != request.key.digest {
-                return Err(EngineError::KeyReused);
-            }
-            return Ok(Done { value: (), position, duplicate: true });
+        self.done_before(request).await?.ok_or_else(|| refusal.into())
+    }
+
+    /// What came of the same request before; an error where its key stands for another one.
+    pub(crate) async fn done_before(&self, request: Option<&Request>) -> Result<Option<Done<()>>, EngineError> {
+        let Some(request) = request else { return Ok(None) };
+        match self.inner.log.find_key(&request.key.hash).await? {
+            None => Ok(None),
+            Some((_, digest)) if digest != request.key.digest => Err(EngineError::KeyReused),
+            Some((position, _)) => Ok(Some(Done { value: (), position, duplicate: true })),
         }
-        Err(refusal.into())
+    }
+
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.inner.lanes
     }
 
     /// Keeps the highest position this deployment has seen outside the ledger, so that a restored copy is noticed.
     pub async fn remember(&self) {
-        if self.inner.secrets.is_some()
+        if self.inner.remembers
             && let Ok(head) = self.inner.log.head().await
         {
-            deployment::remember(&self.inner.opening, head);
+            deployment::remember(&self.inner.world, &self.inner.opening, head);
         }
     }
 

@@ -1,6 +1,11 @@
 //! Load, decide, append; on a conflict load and decide again.
 
-use std::{any::Any, collections::HashMap, sync::Mutex};
+use std::{
+    any::Any,
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Mutex,
+};
 
 use midwatch_commands::{Decider, Refusal};
 use midwatch_events::{Actor, Family, New, StreamName, codec, key::Key};
@@ -12,8 +17,10 @@ use crate::{EngineError, world::World};
 /// How often a conflict is answered by loading and deciding again.
 pub const TRIES: u32 = 64;
 const PAGE: u32 = 512;
-/// Folded streams kept per process; beyond it all are dropped, which costs a reload each and nothing else.
-const CACHE_MAX: usize = 20_000;
+/// Folded streams kept per process; beyond it all are dropped, which costs a reload each and nothing else. A long run's
+/// state is tens of kilobytes.
+const CACHE_MAX: usize = 4_096;
+const LANES: usize = 64;
 
 /// A stream's state, and the version it was folded up to.
 #[derive(Clone, Debug, Default)]
@@ -196,6 +203,26 @@ impl Folds {
     }
 }
 
+/// Who lost a race on a stream waits here for those who lost before: of many callers in one process only one at a time
+/// then tries again, so that none of them loses for ever. Streams share lanes; that costs a wait and nothing else.
+#[derive(Debug)]
+pub(crate) struct Lanes([tokio::sync::Mutex<()>; LANES]);
+
+impl Default for Lanes {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| tokio::sync::Mutex::new(())))
+    }
+}
+
+impl Lanes {
+    pub(crate) async fn enter(&self, stream: &StreamName) -> tokio::sync::MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        stream.hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
+        self.0[lane].lock().await
+    }
+}
+
 /// Folds a stream up to its end.
 ///
 /// # Errors
@@ -230,15 +257,40 @@ pub async fn handle<D: Decider>(
     request: Option<&Request>,
     command: impl Fn(&D) -> Result<D::Command, Refusal>,
 ) -> Result<Done<()>, EngineError> {
+    handle_at::<D>(engine, stream, None, origin, request, command).await
+}
+
+/// A version that somebody has looked at, and the sentence for them when the stream is at another one.
+pub(crate) type Seen = (u64, &'static str);
+
+/// As [`handle`]; with `seen`, only on what was looked at. That is judged by the version the append rests on: of two
+/// who looked at the same, one is told so.
+pub(crate) async fn handle_at<D: Decider>(
+    engine: &crate::Engine,
+    stream: &StreamName,
+    seen: Option<Seen>,
+    origin: &Origin,
+    request: Option<&Request>,
+    command: impl Fn(&D) -> Result<D::Command, Refusal>,
+) -> Result<Done<()>, EngineError> {
+    let mut lane = None;
     for _ in 0..TRIES {
         let loaded = engine.load::<D>(stream).await?;
+        if let Some((version, sentence)) = seen
+            && version != loaded.version
+        {
+            return engine.seen(request, Refusal::AlreadySo(sentence)).await;
+        }
         let decided = command(&loaded.state).and_then(|command| loaded.state.decide(command));
         let events = match decided {
             Ok(events) => events,
             Err(refusal) => return engine.seen(request, refusal).await,
         };
         if events.is_empty() {
-            return Ok(Done { value: (), position: engine.log().head().await?, duplicate: true });
+            return match engine.done_before(request).await? {
+                Some(done) => Ok(done),
+                None => Ok(Done { value: (), position: engine.log().head().await?, duplicate: true }),
+            };
         }
         let mut plan = Plan::default();
         plan.add(engine.world(), stream, loaded.version, &events, origin)?;
@@ -247,6 +299,9 @@ pub async fn handle<D: Decider>(
         }
         if let Some(appended) = plan.commit(engine.log()).await? {
             return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
+        }
+        if lane.is_none() {
+            lane = Some(engine.lanes().enter(stream).await);
         }
     }
     Err(EngineError::Fault(format!("{stream} is changed by too many processes at once; try again")))

@@ -61,7 +61,7 @@ impl Engine {
     /// [`Refusal::Halted`]; [`Refusal::NotFound`] for a trigger that was closed meanwhile; or a fault.
     pub async fn receive(&self, trigger: TriggerId, posted: &Posted) -> Result<Taken, EngineError> {
         let keys = Keys::of(trigger, posted);
-        let mut receipt = Receipt::new(self, trigger, posted).await?;
+        let mut receipt = Receipt::new(self, trigger, posted)?;
         for _ in 0..TRIES {
             match self.receive_once(&mut receipt, &keys).await? {
                 Step::Done(taken) => return Ok(taken),
@@ -91,6 +91,7 @@ impl Engine {
         if let Some(first) = first {
             return Ok(Step::Done(first));
         }
+        receipt.keep(self).await?;
         let mut plan = self.plan(receipt, &trigger, status)?;
         plan.condition(StreamName::halt(), halt.version);
         if let Some(key) = key {
@@ -215,19 +216,26 @@ struct Receipt<'a> {
 }
 
 impl<'a> Receipt<'a> {
-    /// Long bodies are made durable here, before the event that names them.
-    async fn new(engine: &Engine, trigger: TriggerId, posted: &'a Posted) -> Result<Self, EngineError> {
+    fn new(engine: &Engine, trigger: TriggerId, posted: &'a Posted) -> Result<Self, EngineError> {
         let digest = engine.secrets()?.digest(&posted.body);
-        let short = posted.body.len() <= CONTENT_BYTES_MAX;
-        let blob = if short { None } else { Some(engine.keep(&posted.body).await?) };
+        // Headers stand in the same event, which has a limit.
+        let headers: usize = posted.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let short = posted.body.len() + headers <= CONTENT_BYTES_MAX;
         let content = DeliveryContent::Received {
             headers: posted.headers.clone(),
             body: short.then(|| Bytes(posted.body.clone())),
-            blob,
+            blob: None,
             sender_id: posted.sender_id.clone(),
         };
         let delivery = DeliveryId::new(engine.world().uuid());
         Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false })
+    }
+
+    /// Makes a long body durable, before the event that names it; once, and only for a delivery that is taken in.
+    async fn keep(&mut self, engine: &Engine) -> Result<(), EngineError> {
+        let DeliveryContent::Received { body: None, blob: blob @ None, .. } = &mut self.content else { return Ok(()) };
+        *blob = Some(engine.keep(&self.posted.body).await?);
+        Ok(())
     }
 }
 

@@ -50,6 +50,13 @@ impl Alive {
     pub fn may_act(&self, now: Duration) -> bool {
         millis(now).saturating_sub(self.renewed_ms.load(Ordering::Acquire)) < millis(ACT_UNTIL)
     }
+
+    /// For how long an act may still start at `now`, in monotonic time.
+    #[must_use]
+    pub fn left(&self, now: Duration) -> Duration {
+        let until = Duration::from_millis(self.renewed_ms.load(Ordering::Acquire)) + ACT_UNTIL;
+        until.saturating_sub(now)
+    }
 }
 
 fn millis(span: Duration) -> u64 {
@@ -106,6 +113,11 @@ impl Watchman {
             };
             match engine.settle(row.id, end, &Origin::of(Actor::Engine)).await {
                 Ok(_) | Err(EngineError::Refused(_)) => {}
+                // One that cannot be read keeps nobody else from being given up.
+                Err(EngineError::Corrupt(error)) => {
+                    tracing::error!(run = %row.id, %error, "a run cannot be closed; the others go on");
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
             lease::drop_run(engine.log(), row.id.uuid(), u32::MAX).await?;

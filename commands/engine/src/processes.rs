@@ -9,7 +9,7 @@ use midwatch_commands::{
 use midwatch_events::{Actor, StreamName, engine::Role};
 use tokio::sync::watch;
 
-use crate::{Done, Engine, EngineError, Origin, handle::handle};
+use crate::{Done, Engine, EngineError, Origin, handle::handle, world::told};
 
 /// What a runner holds as long as it is there. Of several runners one holds it and the others stand by.
 const RUNNERS: &str = "runners";
@@ -47,13 +47,13 @@ impl Engine {
 
 /// Says that this process executes runs, until told to stop.
 pub async fn be_a_runner(engine: Engine, mut stop: watch::Receiver<bool>) {
-    while !*stop.borrow() {
+    loop {
         if let Err(error) = lead(&engine, PRESENT_S).await {
             tracing::debug!(%error, "this runner could not say that it is there");
         }
         tokio::select! {
             biased;
-            _ = stop.changed() => {}
+            () = told(&mut stop) => break,
             () = engine.world().clock.sleep(RENEW) => {}
         }
     }

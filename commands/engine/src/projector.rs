@@ -15,17 +15,20 @@ use midwatch_log::{
 use midwatch_projections::{self as pure, Projection, View};
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError};
+use crate::{Engine, EngineError, world::told};
 
+const NAME: &str = "projector";
 /// Events applied in one transaction at the most.
 const BATCH: u32 = 500;
 /// How long a follower waits when nothing wakes it.
 const POLL: Duration = Duration::from_secs(1);
+/// How long a process that could not go on lets others lead.
+const STAND_BACK: Duration = Duration::from_secs(2);
 /// How long a projector leads before it has to say so again, in seconds.
 const LEAD_S: u32 = 5;
 
 /// The tables of all projections, in the log's words. Made once for the life of the process.
-fn tables() -> &'static [(View, Table)] {
+pub(crate) fn tables() -> &'static [(View, Table)] {
     static TABLES: OnceLock<Vec<(View, Table)>> = OnceLock::new();
     TABLES.get_or_init(|| View::ALL.iter().map(|view| (*view, in_log_words(view.table()))).collect())
 }
@@ -145,9 +148,9 @@ fn row<P: Projection>(key: &str, doc: &[u8]) -> Result<P::Row, EngineError> {
 pub async fn catch_up(engine: &Engine) -> Result<u64, EngineError> {
     let head = engine.log().head().await?;
     loop {
-        let (moved, at) = round(engine).await?;
+        let round = round(engine).await?;
         // Stopped projections never reach the head: when nothing moves any more, this is as far as it goes.
-        if at >= head || !moved {
+        if round.lowest >= head || !round.moved {
             return Ok(head);
         }
     }
@@ -157,12 +160,19 @@ pub async fn catch_up(engine: &Engine) -> Result<u64, EngineError> {
 pub async fn wait_for(engine: &Engine, position: u64) {
     let clock = &engine.world().clock;
     let until = clock.monotonic() + Duration::from_secs(1);
-    while clock.monotonic() < until {
-        let reached = |status: &Status| status.position >= position || status.stopped.is_some();
-        if status(engine).await.is_ok_and(|all| all.iter().all(reached)) {
-            return;
+    let mut pause = Duration::from_millis(2);
+    for (_, table) in tables() {
+        // One after the other: what has reached the position once is never asked again.
+        loop {
+            match engine.views().as_of(table).await {
+                Ok((reached, _)) if reached >= position => break,
+                Ok(_) | Err(_) if clock.monotonic() >= until => return,
+                // A stopped projection answers at once.
+                Ok(_) if matches!(engine.views().health(table).await, Ok(Some(_))) => break,
+                Ok(_) | Err(_) => clock.sleep(pause).await,
+            }
+            pause = (pause * 2).min(Duration::from_millis(50));
         }
-        clock.sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -170,33 +180,40 @@ pub async fn wait_for(engine: &Engine, position: u64) {
 pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut head = engine.log().follow();
     let mut failing = false;
-    while !*stop.borrow() {
-        let led = lead(&engine, "projector").await;
+    loop {
+        let led = lead(&engine, NAME).await;
         let outcome = match led {
-            Ok(true) => round(&engine).await.map(|(moved, _)| moved),
-            Ok(false) => Ok(false),
+            Ok(true) => round(&engine).await,
+            Ok(false) => Ok(Round::default()),
             Err(error) => Err(error),
         };
-        if let Err(error) = &outcome {
-            if !failing {
-                tracing::warn!(%error, "projections cannot be kept; trying again");
-            }
-            failing = true;
-        } else {
-            failing = false;
+        if let Err(error) = &outcome
+            && !failing
+        {
+            tracing::warn!(%error, "projections cannot be kept; leaving them to another, then trying again");
         }
-        if matches!(outcome, Ok(true)) {
-            continue;
+        failing = outcome.is_err();
+        let (moved, newer) = outcome.map_or((false, true), |round| (round.moved, round.newer));
+        let stands_back = newer && !moved;
+        if stands_back {
+            give_up(&engine, NAME).await;
         }
         tokio::select! {
             biased;
-            _ = stop.changed() => {}
-            _ = head.changed(), if !failing => {}
-            () = engine.world().clock.sleep(POLL) => {}
+            () = told(&mut stop) => break,
+            () = std::future::ready(()), if moved => {}
+            () = engine.world().clock.sleep(STAND_BACK), if stands_back => {}
+            _ = head.changed(), if !stands_back => {}
+            () = engine.world().clock.sleep(POLL), if !stands_back => {}
         }
     }
-    if let Err(error) = engine.views().give_up("projector", engine.process().uuid()).await {
-        tracing::debug!(%error, "the lead runs out by itself");
+    give_up(&engine, NAME).await;
+}
+
+/// Leaves the lead of `name` to whoever takes it.
+pub(crate) async fn give_up(engine: &Engine, name: &str) {
+    if let Err(error) = engine.views().give_up(name, engine.process().uuid()).await {
+        tracing::debug!(%error, name, "the lead runs out by itself");
     }
 }
 
@@ -206,8 +223,19 @@ pub(crate) async fn lead(engine: &Engine, name: &str) -> Result<bool, EngineErro
     Ok(engine.views().lead(name, engine.process().uuid(), LEAD_S, now).await?)
 }
 
-/// One batch for every projection that is behind; whether anything moved, and the lowest position now.
-async fn round(engine: &Engine) -> Result<(bool, u64), EngineError> {
+/// What came of one batch for every projection that was behind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// Whether any moved.
+    moved: bool,
+    /// The lowest position before.
+    lowest: u64,
+    /// Whether one waits for a newer binary.
+    newer: bool,
+}
+
+/// One batch for every projection that is behind.
+async fn round(engine: &Engine) -> Result<Round, EngineError> {
     let mut by_position: BTreeMap<u64, Vec<(View, Generation, bool)>> = BTreeMap::new();
     for (view, table) in tables() {
         let (generation, building) = match engine.views().attach(table).await? {
@@ -219,48 +247,72 @@ async fn round(engine: &Engine) -> Result<(bool, u64), EngineError> {
             by_position.entry(position).or_default().push((*view, generation, building));
         }
     }
-    let lowest = by_position.keys().next().copied().unwrap_or_default();
-    let mut moved = false;
+    let mut round = Round { lowest: by_position.keys().next().copied().unwrap_or_default(), ..Round::default() };
     for (position, generations) in by_position {
         // One read feeds all that stand at the same place, which is nearly always all of them.
         let events = engine.log().read_all(position, BATCH, &Filter::default()).await?.0;
-        if events.is_empty() {
-            continue;
-        }
         for (view, generation, building) in generations {
-            let reached = apply(view, &generation, position, &events).await?;
-            moved |= reached > position;
-            if building && reached >= engine.log().head().await? {
+            let applied = match events.is_empty() {
+                true => Applied { to: position, stopped: None },
+                false => apply(engine, view, &generation, position, &events).await?,
+            };
+            round.moved |= applied.to > position;
+            round.newer |= matches!(applied.stopped, Some(Stopped::Newer { .. }));
+            // Also where there was nothing to apply: its last batch may have come to the head of that moment only.
+            if building && applied.to >= engine.log().head().await? {
                 engine.views().swap(&generation).await?;
             }
         }
     }
-    Ok((moved, lowest))
+    Ok(round)
 }
 
-/// Applies a page of events to one generation; the position it stands at then.
-async fn apply(view: View, generation: &Generation, from: u64, events: &[Recorded]) -> Result<u64, EngineError> {
-    let (decoded, mut stopped) = decode(events);
+/// How far a batch came, and what it came to a stop at.
+struct Applied {
+    to: u64,
+    stopped: Option<Stopped>,
+}
+
+/// An event that cannot be taken in.
+#[derive(Clone, Debug)]
+enum Stopped {
+    /// It is of a newer version; a newer process goes on.
+    Newer { position: u64, wire: String },
+    /// It is poison, and why.
+    Poison { position: u64, error: String },
+}
+
+/// Applies a page of events to one generation.
+async fn apply(
+    engine: &Engine,
+    view: View,
+    generation: &Generation,
+    from: u64,
+    events: &[Recorded],
+) -> Result<Applied, EngineError> {
+    let (decoded, mut stopped) = decode(view, events);
     let keys: Vec<String> = {
-        let mut keys: Vec<String> = decoded.iter().flat_map(|(event, recorded)| view.keys(event, recorded)).collect();
+        let known = decoded.iter().filter_map(|(event, recorded)| Some((event.as_ref()?, recorded)));
+        let mut keys: Vec<String> = known.flat_map(|(event, recorded)| view.keys(event, recorded)).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
     };
     let mut rows: BTreeMap<String, Option<Vec<u8>>> = keys.iter().map(|key| (key.clone(), None)).collect();
     // A generation that was replaced meanwhile is no fault: the next round attaches to its successor.
-    let Some(loaded) = generation.load(&keys).await? else { return Ok(from) };
+    let Some(loaded) = generation.load(&keys).await? else { return Ok(Applied { to: from, stopped: None }) };
     rows.extend(loaded.into_iter().map(|(key, doc)| (key, Some(doc))));
     let mut writes = BTreeMap::new();
     let (mut to, mut at) = (from, Micros::default());
     for (event, recorded) in &decoded {
-        match view.apply(&mut rows, event, recorded) {
+        match event.as_ref().map(|event| view.apply(&mut rows, event, recorded)).transpose() {
             Ok(changed) => {
-                writes.extend(changed.into_iter().map(|write| (write.key.clone(), write)));
+                let changed = changed.into_iter().flatten();
+                writes.extend(changed.map(|write| (write.key.clone(), write)));
                 (to, at) = (recorded.position, recorded.recorded_at);
             }
             Err(poison) => {
-                stopped = Some((recorded.position, poison.to_string()));
+                stopped = Some(Stopped::Poison { position: recorded.position, error: poison.to_string() });
                 break;
             }
         }
@@ -268,33 +320,55 @@ async fn apply(view: View, generation: &Generation, from: u64, events: &[Recorde
     if to > from {
         let writes = writes.into_values().map(row_write).collect();
         if !generation.apply(from, to, at, writes).await? {
-            return Ok(from);
+            return Ok(Applied { to: from, stopped: None });
         }
     }
-    if let Some((position, error)) = stopped {
-        tracing::error!(projection = generation.table().name, position, %error, "a projection stopped");
-        generation.stop(position, &error).await?;
+    if let Some(Stopped::Poison { position, error }) = &stopped {
+        // Said once, and not at every look at an event that stays where it is.
+        let known = engine.views().health(generation.table()).await?;
+        if known.is_none_or(|(at, _)| at != *position) {
+            tracing::error!(projection = generation.table().name, position, %error, "a projection stopped");
+            generation.stop(*position, error).await?;
+        }
     }
-    Ok(to)
+    Ok(Applied { to, stopped })
 }
 
-/// The position of an event that cannot be taken in, and why.
-type Stopped = Option<(u64, String)>;
-
-/// The events this binary can read, up to the first it cannot; and that one, where it is damaged.
-fn decode(events: &[Recorded]) -> (Vec<(AnyEvent, &Recorded)>, Stopped) {
+/// The events this binary can read, up to the first it cannot; and that one. A damaged event of a family that `view`
+/// does not look at is passed by.
+fn decode(view: View, events: &[Recorded]) -> (Vec<(Option<AnyEvent>, &Recorded)>, Option<Stopped>) {
     let mut decoded = Vec::with_capacity(events.len());
     for recorded in events {
+        let position = recorded.position;
         match AnyEvent::decode(recorded) {
-            Ok(event) => decoded.push((event, recorded)),
+            Ok(event) => decoded.push((Some(event), recorded)),
             Err(CodecError::Unknown { wire }) => {
-                tracing::debug!(wire, position = recorded.position, "an event of a newer version; leaving it to one");
-                return (decoded, None);
+                tracing::debug!(wire, position, "an event of a newer version; leaving it to one");
+                return (decoded, Some(Stopped::Newer { position, wire }));
             }
-            Err(error) => return (decoded, Some((recorded.position, error.to_string()))),
+            Err(_) if !looks_at(view, recorded.family()) => decoded.push((None, recorded)),
+            Err(error) => return (decoded, Some(Stopped::Poison { position, error: error.to_string() })),
         }
     }
     (decoded, None)
+}
+
+/// Whether a projection takes in events of a family at all.
+pub(crate) fn looks_at(view: View, family: &str) -> bool {
+    let families: &[&str] = match view {
+        View::RoutinesList => &["routine"],
+        View::Due => &["routine", "trigger"],
+        View::Runs => &["run"],
+        View::Audit => return true,
+        View::RunTimeline => &["run", "repeat"],
+        View::Triggers => &["trigger", "delivery"],
+        View::Deliveries => &["delivery"],
+        View::Bots => &["bot"],
+        View::Boundaries => &["boundary"],
+        View::People => &["user"],
+        View::Processes | View::Deployment => &["engine"],
+    };
+    families.contains(&family)
 }
 
 fn row_write(write: pure::Write) -> RowWrite {
@@ -321,25 +395,57 @@ pub async fn rebuild(
     let mut rebuilt = Vec::new();
     for (view, table) in tables().iter().filter(|(_, table)| only.is_none_or(|only| only.name == table.name)) {
         let generation = engine.views().begin_rebuild(table).await?;
-        let mut position = 0;
-        loop {
-            let (events, _) = engine.log().read_all(position, BATCH, &Filter::default()).await?;
-            if events.is_empty() {
-                if engine.views().swap(&generation).await? {
-                    break;
-                }
-                continue;
-            }
-            let reached = apply(*view, &generation, position, &events).await?;
-            progress(table.name, reached, engine.log().head().await?);
-            if reached == position {
-                engine.views().discard(generation).await?;
-                let sentence = format!("{} cannot take in the event at position {}", table.name, position + 1);
-                return Err(EngineError::Corrupt(sentence));
-            }
-            position = reached;
+        if let Err(error) = build(engine, *view, &generation, &mut progress).await {
+            engine.views().discard(generation).await?;
+            return Err(error);
         }
         rebuilt.push(table.name);
     }
     Ok(rebuilt)
+}
+
+/// Applies all events to a new generation and makes it the active one.
+async fn build(
+    engine: &Engine,
+    view: View,
+    generation: &Generation,
+    progress: &mut impl FnMut(&str, u64, u64),
+) -> Result<(), EngineError> {
+    let name = generation.table().name;
+    loop {
+        // Asked each time: a projector may build the same generation, where its version was raised.
+        let Some(position) = generation.checkpoint().await? else {
+            // Swapped in by that projector, or dropped by another rebuild.
+            return Err(EngineError::Fault(format!("{name} is being rebuilt by somebody else; try again")));
+        };
+        let (events, _) = engine.log().read_all(position, BATCH, &Filter::default()).await?;
+        if events.is_empty() {
+            if engine.views().swap(generation).await? {
+                return Ok(());
+            }
+            // A projector applies to the active rows what has come meanwhile; no ledger that went back does.
+            let (active, head) = (engine.views().as_of(generation.table()).await?.0, engine.log().head().await?);
+            if active > head {
+                let sentence = format!(
+                    "{name} stands at position {active}, but the ledger ends at {head}: it was restored from an older \
+                     copy. Delete the file that ends in `-projections` beside the ledger; it is made again"
+                );
+                return Err(EngineError::Fault(sentence));
+            }
+            continue;
+        }
+        let applied = apply(engine, view, generation, position, &events).await?;
+        progress(name, applied.to, engine.log().head().await?);
+        match applied.stopped {
+            Some(Stopped::Newer { position, wire }) => {
+                let sentence = format!("position {position} holds {wire}, which is of a newer version of Midwatch");
+                return Err(EngineError::Fault(sentence));
+            }
+            Some(Stopped::Poison { position, error }) => {
+                let sentence = format!("{name} cannot take in the event at position {position}: {error}");
+                return Err(EngineError::Corrupt(sentence));
+            }
+            None => {}
+        }
+    }
 }

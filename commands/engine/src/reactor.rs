@@ -15,7 +15,6 @@ use midwatch_commands::{
 };
 use midwatch_events::{
     Actor, AnyEvent, Recorded, StreamName,
-    codec::CodecError,
     id::{DeliveryId, TriggerId},
     key::Key,
     routine::DeliveryQueued,
@@ -23,70 +22,71 @@ use midwatch_events::{
 use midwatch_log::Filter;
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, Origin, Request, handle::handle, projector};
+use crate::{Engine, EngineError, Origin, Request, handle::handle, projector, world::told};
 
 const NAME: &str = "reactor";
 const BATCH: u32 = 500;
 const POLL: Duration = Duration::from_secs(1);
+/// How long a process that could not go on lets others lead.
+const STAND_BACK: Duration = Duration::from_secs(2);
 
 /// Follows the head until told to stop.
 pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut head = engine.log().follow();
-    while !*stop.borrow() {
+    loop {
         let led = projector::lead(&engine, NAME).await;
         let moved = match led {
             Ok(true) => react(&engine).await,
             Ok(false) => Ok(false),
             Err(error) => Err(error),
         };
-        match moved {
-            Ok(true) => continue,
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "what follows from events cannot be appended; trying again"),
+        if let Err(error) = &moved {
+            tracing::warn!(%error, "what follows from events cannot be appended; leaving it to another, then trying again");
+            projector::give_up(&engine, NAME).await;
         }
         tokio::select! {
             biased;
-            _ = stop.changed() => {}
-            _ = head.changed() => {}
-            () = engine.world().clock.sleep(POLL) => {}
+            () = told(&mut stop) => break,
+            () = std::future::ready(()), if matches!(moved, Ok(true)) => {}
+            () = engine.world().clock.sleep(STAND_BACK), if moved.is_err() => {}
+            _ = head.changed(), if moved.is_ok() => {}
+            () = engine.world().clock.sleep(POLL), if moved.is_ok() => {}
         }
     }
-    if let Err(error) = engine.views().give_up(NAME, engine.process().uuid()).await {
-        tracing::debug!(%error, "the lead runs out by itself");
-    }
+    projector::give_up(&engine, NAME).await;
 }
 
 /// Reacts to one batch; whether there was one.
 ///
 /// # Errors
-/// A fault; the checkpoint then stays where it is.
+/// A fault; the checkpoint then stands before the event that could not be followed up.
 pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
     let from = engine.views().named_checkpoint(NAME).await?;
     let filter =
         Filter { categories: ["delivery", "routine", "trigger"].map(str::to_owned).to_vec(), ..Filter::default() };
     let (events, scanned) = engine.log().read_all(from, BATCH, &filter).await?;
     for recorded in &events {
-        match AnyEvent::decode(recorded) {
-            Ok(event) => {
-                for reaction in reactions(&event, recorded) {
-                    follow(engine, recorded, reaction).await?;
-                }
+        if let Err(error) = react_to(engine, recorded).await {
+            let reached = recorded.position.saturating_sub(1);
+            if reached > from {
+                engine.views().advance(NAME, from, reached).await?;
             }
-            // A newer version knows what follows from it; this process must not run past it.
-            Err(CodecError::Unknown { wire }) => {
-                let reached = recorded.position.saturating_sub(1);
-                if reached > from {
-                    engine.views().advance(NAME, from, reached).await?;
-                }
-                return Err(EngineError::Fault(format!("{wire} is of a newer version of Midwatch")));
-            }
-            Err(error) => return Err(error.into()),
+            return Err(error);
         }
     }
     if scanned > from {
         engine.views().advance(NAME, from, scanned).await?;
     }
     Ok(scanned > from)
+}
+
+async fn react_to(engine: &Engine, recorded: &Recorded) -> Result<(), EngineError> {
+    // A newer version knows what follows from an event that is unknown here; this process must not run past it.
+    let event = AnyEvent::decode(recorded)?;
+    for reaction in reactions(&event, recorded) {
+        follow(engine, recorded, reaction).await?;
+    }
+    Ok(())
 }
 
 async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result<(), EngineError> {

@@ -10,7 +10,11 @@ use midwatch_events::{
     routine::{Limits, Work},
 };
 
-use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin, handle::handle};
+use crate::{
+    Done, Engine, EngineError, Origin, Request,
+    deployment::first_admin,
+    handle::{handle, handle_at},
+};
 
 /// A routine to make.
 #[derive(Clone, Debug)]
@@ -40,8 +44,11 @@ impl Engine {
         origin: &Origin,
         request: Option<&Request>,
     ) -> Result<Done<RoutineId>, EngineError> {
-        self.workable_bot(new.bot).await?;
         let routine = self.new_id(request);
+        if let Some(done) = self.done_before(request).await? {
+            return Ok(done.with(routine));
+        }
+        self.workable_bot(new.bot).await?;
         let now = self.log().store_time().await?;
         let owner = self.owner(new.owner).await?;
         let done = handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| {
@@ -74,14 +81,9 @@ impl Engine {
         request: Option<&Request>,
     ) -> Result<Done<()>, EngineError> {
         let stream = StreamName::routine(routine);
-        if let Some(expected) = expected
-            && self.load::<Routine>(&stream).await?.version != expected
-        {
-            let sentence = "this routine was changed meanwhile; look at it and try again";
-            return Err(Refusal::AlreadySo(sentence).into());
-        }
         let now = self.log().store_time().await?;
-        handle::<Routine>(self, &stream, origin, request, |_| {
+        let seen = expected.map(|version| (version, "this routine was changed meanwhile; look at it and try again"));
+        handle_at::<Routine>(self, &stream, seen, origin, request, |_| {
             Ok(RoutineCommand::Edit(Box::new(Edit { now, ..edit.clone() })))
         })
         .await
@@ -148,15 +150,19 @@ impl Engine {
             |request| midwatch_events::key::Digest(request.key.hash).to_string(),
         );
         let claim = midwatch_commands::target::claim_key(&id, &["now", &asked]);
-        if let Some((position, _)) = self.log().find_key(&claim.hash).await? {
-            let run = RunId::derived(self.namespace(), &claim.hash);
-            return Ok(Done { value: run, position, duplicate: true });
-        }
         let run = RunId::derived(self.namespace(), &claim.hash);
+        if let Some(done) = self.done_before(request).await? {
+            return Ok(done.with(run));
+        }
         let process = self.process();
-        let done =
-            self.claim_on_routine(routine, origin, Some(claim), |_| RoutineCommand::RunNow { run, process }).await?;
-        Ok(Done { value: run, position: done.position, duplicate: done.duplicate })
+        let keys = std::iter::once(claim).chain(request.map(|request| request.key));
+        let claimed = self.claim_on_routine(routine, origin, keys, |_| RoutineCommand::RunNow { run, process }).await;
+        match claimed {
+            Ok(done) => Ok(Done { value: run, position: done.position, duplicate: done.duplicate }),
+            // Busy, perhaps with the very run that the same request has opened meanwhile.
+            Err(EngineError::Refused(refusal)) => Ok(self.seen(request, refusal).await?.with(run)),
+            Err(error) => Err(error),
+        }
     }
 
     /// The person something belongs to: the one named, if there is such a person, else the first admin.

@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, future::join_all};
 use midwatch_commands::run::{End, Run, RunCommand};
 use midwatch_events::{
     Actor, AnyEvent, StreamName,
@@ -20,7 +20,7 @@ use crate::{
     handle::handle,
     leases::{Alive, BEAT, Watchman},
     runs,
-    world::Boxed,
+    world::{Boxed, Clock, told},
 };
 
 /// Runs executed at once by one process.
@@ -28,6 +28,16 @@ pub const RUNS_MAX: usize = 64;
 const POLL: Duration = Duration::from_secs(1);
 /// How long runs may go on after the process was told to stop.
 const LAST_ORDERS: Duration = Duration::from_secs(5);
+/// Events that come together are looked at together.
+const SETTLE: Duration = Duration::from_millis(10);
+/// How long a run that could not be taken is left alone.
+const AGAIN: Duration = Duration::from_secs(10);
+/// So many runs in a row that cannot be taken are the database's fault and not theirs.
+const FAULTS_MAX: u32 = 3;
+/// The longest error an event has room for, in bytes.
+const ERROR_BYTES_MAX: usize = 16 << 10;
+/// The longest headline, in bytes.
+const HEADLINE_BYTES_MAX: usize = 1 << 10;
 
 /// A run to execute.
 #[derive(Clone, Debug)]
@@ -77,15 +87,31 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
     let seen = engine.log().head().await.unwrap_or(0);
     let beaten = engine.world().clock.monotonic();
     let (finished, ended) = mpsc::unbounded_channel();
-    let held = HashMap::new();
-    let runner = Runner { engine, executor, held, finished, seen, beaten, watchman: Watchman::default() };
+    let (held, left_alone) = (HashMap::new(), HashMap::new());
+    let runner = Runner { engine, executor, held, left_alone, finished, seen, beaten, watchman: Watchman::default() };
     runner.run(stop, ended).await;
+}
+
+/// Says that a run's task is over when it is dropped, however that came: a task that died silently would hold its run,
+/// and renew its lease, for ever.
+struct Over {
+    run: RunId,
+    finished: mpsc::UnboundedSender<RunId>,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        // The runner itself is gone only when the process is.
+        let _ = self.finished.send(self.run);
+    }
 }
 
 struct Runner {
     engine: Engine,
     executor: Arc<dyn Executor>,
     held: HashMap<RunId, Held>,
+    /// Runs that could not be taken, until then in monotonic time: they keep nobody else from being taken.
+    left_alone: HashMap<RunId, Duration>,
     /// Each run's task says here that it is over.
     finished: mpsc::UnboundedSender<RunId>,
     /// Endings were looked at up to this position.
@@ -101,7 +127,7 @@ impl Runner {
         let mut stopping: Option<Duration> = None;
         loop {
             let now = self.engine.world().clock.monotonic();
-            if *stop.borrow() && stopping.is_none() {
+            if stopping.is_none() && *stop.borrow() {
                 stopping = Some(now);
             }
             if stopping.is_some_and(|since| self.held.is_empty() || now.saturating_sub(since) >= LAST_ORDERS) {
@@ -124,9 +150,9 @@ impl Runner {
                 Some(run) = ended.recv() => {
                     self.held.remove(&run);
                 }
-                _ = stop.changed(), if stopping.is_none() => {}
+                () = told(&mut stop), if stopping.is_none() => stopping = Some(now),
                 () = self.engine.world().clock.sleep(POLL) => {}
-                _ = head.changed() => {}
+                _ = head.changed() => self.engine.world().clock.sleep(SETTLE).await,
             }
         }
         self.give_back().await;
@@ -157,39 +183,58 @@ impl Runner {
             return Ok(());
         }
         let limit = u32::try_from(free).unwrap_or(u32::MAX);
+        let now = self.engine.world().clock.monotonic();
+        self.left_alone.retain(|_, until| now < *until);
+        let mut faults = 0;
         for row in runs::in_states(&self.engine, &["waiting"], limit).await? {
-            if self.held.contains_key(&row.id) {
+            if self.held.contains_key(&row.id) || self.left_alone.contains_key(&row.id) {
                 continue;
             }
-            let Some(job) = take(&self.engine, row.id).await? else { continue };
-            let (call_off, called_off) = watch::channel(false);
-            self.held.insert(job.run, Held { take: job.take, beat: 1, alive: job.alive.clone(), call_off });
-            let (executor, finished) = (Arc::clone(&self.executor), self.finished.clone());
-            self.engine.world().tasks.spawn(Box::pin(async move {
-                let run = work(job, executor, called_off).await;
-                // The runner itself is gone only when the process is.
-                let _ = finished.send(run);
-            }));
+            match take(&self.engine, row.id).await {
+                Ok(Some(job)) => self.start(job),
+                Ok(None) => {}
+                Err(error) => {
+                    self.left_alone.insert(row.id, now + AGAIN);
+                    faults += 1;
+                    if faults == FAULTS_MAX {
+                        return Err(error);
+                    }
+                    tracing::warn!(run = %row.id, %error, "a run cannot be taken; the others go on");
+                }
+            }
         }
         Ok(())
     }
 
+    /// Lets a run go on in a task of its own.
+    fn start(&mut self, job: Job) {
+        let (call_off, called_off) = watch::channel(false);
+        self.held.insert(job.run, Held { take: job.take, beat: 1, alive: job.alive.clone(), call_off });
+        let over = Over { run: job.run, finished: self.finished.clone() };
+        let executor = Arc::clone(&self.executor);
+        self.engine.world().tasks.spawn(Box::pin(async move {
+            let _over = over;
+            work(job, executor, called_off).await;
+        }));
+    }
+
     /// Renews all leases and looks at those of others. One that another take holds is lost: its run stops here.
     async fn beat(&mut self) {
-        for (run, held) in &mut self.held {
+        let clock = &self.engine.world().clock;
+        let log = self.engine.log();
+        // All at once: a database that is slow to answer must not make the last of many leases too old.
+        let beats = self.held.iter_mut().map(|(run, held)| async move {
             held.beat += 1;
-            let sent = self.engine.world().clock.monotonic();
-            match lease::beat(self.engine.log(), run.uuid(), held.take, held.beat).await {
+            let sent = clock.monotonic();
+            match lease::beat(log, run.uuid(), held.take, held.beat).await {
                 Ok(true) => held.alive.renewed(sent),
                 Ok(false) => {
                     held.call_off.send_replace(true);
                 }
                 Err(error) => tracing::warn!(%run, %error, "a lease could not be renewed"),
             }
-            if !held.alive.may_act(self.engine.world().clock.monotonic()) {
-                held.call_off.send_replace(true);
-            }
-        }
+        });
+        join_all(beats).await;
         let held = &self.held;
         if let Err(error) = self.watchman.round(&self.engine, |run| held.contains_key(&run)).await {
             tracing::warn!(%error, "leases cannot be read; nothing is given up");
@@ -248,14 +293,20 @@ async fn opened_work(engine: &Engine, stream: &StreamName) -> Result<Work, Engin
 }
 
 /// Executes one run to its end, whatever that is.
-async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Receiver<bool>) -> RunId {
-    let (engine, run, take) = (job.engine.clone(), job.run, job.take);
+async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Receiver<bool>) {
+    let (engine, run, take, alive) = (job.engine.clone(), job.run, job.take, job.alive.clone());
     let deadline = Duration::from_secs(u64::from(job.opened.deadline_s));
     let clock = Arc::clone(&engine.world().clock);
     let ending = tokio::select! {
         biased;
-        _ = called_off.changed() => None,
-        ending = AssertUnwindSafe(executor.execute(job)).catch_unwind() => Some(ending.unwrap_or_else(|_| panicked())),
+        () = told(&mut called_off) => None,
+        () = too_old(&alive, clock.as_ref()) => {
+            tracing::warn!(%run, "its lease could not be renewed in time: it stops here, and others close it");
+            None
+        }
+        ending = AssertUnwindSafe(async move { executor.execute(job).await }).catch_unwind() => {
+            Some(ending.unwrap_or_else(|_| panicked()))
+        }
         () = clock.sleep(deadline) => Some(Ending {
             outcome: Outcome::TimedOut,
             reason: Some(Reason::Deadline),
@@ -269,7 +320,18 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
     if let Err(error) = lease::drop_run(engine.log(), run.uuid(), take).await {
         tracing::debug!(%error, "a lease stays behind; it means nothing any more");
     }
-    run
+}
+
+/// Comes back when the lease is too old to act on. Beside the renewals and not in their turn, so that a renewal that
+/// hangs keeps nothing in flight.
+async fn too_old(alive: &Alive, clock: &dyn Clock) {
+    loop {
+        let left = alive.left(clock.monotonic());
+        if left.is_zero() {
+            return;
+        }
+        clock.sleep(left).await;
+    }
 }
 
 /// A bug of ours ends the run it was found in, and nothing else.
@@ -292,8 +354,8 @@ async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
                     take: Some(take),
                     outcome: ending.outcome,
                     reason: ending.reason,
-                    headline: ending.headline.clone(),
-                    error: ending.error.clone(),
+                    headline: cut(&ending.headline, HEADLINE_BYTES_MAX),
+                    error: ending.error.as_deref().map(|error| cut(error, ERROR_BYTES_MAX)),
                     now,
                 };
                 engine.settle(run, end, &origin).await.map(|_| ())
@@ -312,4 +374,13 @@ async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
             }
         }
     }
+}
+
+/// A text as an event has room for it: an ending that is too long would be no ending.
+fn cut(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}… (cut: {} bytes)", &text[..end], text.len())
 }

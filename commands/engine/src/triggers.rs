@@ -34,8 +34,8 @@ pub struct NewTrigger {
     pub owner: Option<UserId>,
 }
 
-/// A trigger that was made. The only time its secret is known.
-#[derive(Clone, Debug)]
+/// A trigger that was made. The only time its secret is known; it is never shown by itself.
+#[derive(Clone)]
 pub struct MadeTrigger {
     /// Its id.
     pub id: TriggerId,
@@ -43,6 +43,13 @@ pub struct MadeTrigger {
     pub endpoint: String,
     /// Its bearer secret; none when the same request had made it before.
     pub secret: Option<String>,
+}
+
+impl std::fmt::Debug for MadeTrigger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { id, endpoint, secret: _ } = self;
+        f.debug_struct("MadeTrigger").field("id", id).field("endpoint", endpoint).finish_non_exhaustive()
+    }
 }
 
 impl Engine {
@@ -56,13 +63,15 @@ impl Engine {
         origin: &Origin,
         request: Option<&Request>,
     ) -> Result<Done<MadeTrigger>, EngineError> {
-        if let Some(bot) = new.bot {
-            self.workable_bot(bot).await?;
-        }
-        if let Some(routine) = new.routine {
-            self.existing_routine(routine).await?;
-        }
         let id = self.new_id(request);
+        if self.done_before(request).await?.is_none() {
+            if let Some(bot) = new.bot {
+                self.workable_bot(bot).await?;
+            }
+            if let Some(routine) = new.routine {
+                self.existing_routine(routine).await?;
+            }
+        }
         let owner = self.owner(new.owner).await?;
         let endpoint = URL_SAFE_NO_PAD.encode(self.world().random::<18>());
         let secret = self.new_secret();

@@ -9,6 +9,7 @@ use std::{
 };
 
 use midwatch_events::Micros;
+use tokio::sync::watch;
 use uuid::Uuid;
 
 /// A future that can be stored and sent.
@@ -34,6 +35,12 @@ pub trait Entropy: Send + Sync + 'static {
 pub trait Spawn: Send + Sync + 'static {
     /// Lets `task` go on beside everything else.
     fn spawn(&self, task: Boxed<'static, ()>);
+}
+
+/// Waits until told to stop. Whoever could tell being gone is being told: a role never outlives its process' main part,
+/// and never spins on a channel that is closed.
+pub(crate) async fn told(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// All that the engine asks of the machine it runs on.
