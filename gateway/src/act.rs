@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use midwatch_commands::{
-    Decider, Refusal,
+    Decider,
     repeat::{Repeat, RepeatCommand},
     run::{Run, RunCommand},
 };
@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use crate::{
     Gateway,
-    decide::{Answer, AnswerKind, Call, Decided, Stop},
+    decide::{Answer, AnswerKind, Call, Decided, Stop, pause},
     redact::redact_text,
     tools::ToolResult,
 };
@@ -76,7 +76,7 @@ async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duratio
     let run_stream = StreamName::run(job.run);
     let repeat_stream = StreamName::repeat(job.opened.bot, &decided.resolved.fingerprint.0);
     let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&run_stream).because(decided.event);
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         let run = engine.load::<Run>(&run_stream).await?;
         let command = RunCommand::EndCall {
             take: job.take,
@@ -98,6 +98,9 @@ async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duratio
         if plan.commit(engine.log()).await?.is_some() {
             return Ok(());
         }
+        pause(job, attempt).await;
     }
-    Err(Stop::Lost(Refusal::Stale))
+    Err(Stop::Engine(EngineError::Fault(
+        "too many processes make this call at once; its outcome is unknown".to_owned(),
+    )))
 }

@@ -144,7 +144,7 @@ impl Gateway {
         let (counts, version) = repeat::load(&job.engine, &stream, basis.now).await?;
         let counted = counts.count(basis.now, job.engine.repeat_window_s());
         self.fill(job, &basis, counted, &mut resolved);
-        let judgement = self.judged(&basis, &resolved).await?;
+        let judgement = self.judged(&basis, &resolved).await;
         let (decision, sentence) = decision(job, call, id, &basis, &resolved, counted, judgement);
 
         let run_stream = StreamName::run(job.run);
@@ -152,7 +152,7 @@ impl Gateway {
         let world = job.engine.world();
         let mut plan = Plan::default();
         if !contended {
-            let attempted = attempted(job, call, id, &basis, &resolved);
+            let attempted = attempted(job, id, &basis, &resolved);
             let events = counts.decide(RepeatCommand::Attempt(Box::new(attempted))).map_err(Stop::Lost)?;
             plan.add(world, &stream, version, &events, &origin)?;
         }
@@ -195,14 +195,21 @@ impl Gateway {
     }
 
     /// The boundary's verdict; none where the call is refused before any rule, or no verdict came.
-    async fn judged(&self, basis: &Basis, resolved: &Resolved) -> Result<Option<Judgement>, Stop> {
+    async fn judged(&self, basis: &Basis, resolved: &Resolved) -> Option<Judgement> {
         if resolved.refusal.is_some() {
-            return Ok(None);
+            return None;
         }
         // No boundary at all: everything is refused.
-        let Some(document) = &basis.boundary.0 else { return Ok(None) };
-        let compiled = self.compiled(basis.boundary.1, document)?;
-        Ok(self.judge(compiled, resolved.context.clone()).await)
+        let document = basis.boundary.0.as_ref()?;
+        let compiled = match self.compiled(basis.boundary.1, document) {
+            Ok(compiled) => compiled,
+            // What cannot be judged is refused, and that is recorded.
+            Err(error) => {
+                tracing::error!(%error, version = basis.boundary.1, "every call is refused");
+                return None;
+            }
+        };
+        self.judge(compiled, resolved.context.clone()).await
     }
 }
 
@@ -294,12 +301,13 @@ fn weigh(unattended: bool, resolved: &Resolved, judgement: Option<&Judgement>) -
     if judgement.enforced { (verdict, true, refusal, sentence) } else { (verdict, false, None, None) }
 }
 
-fn attempted(job: &Job, call: &Call, id: CallId, basis: &Basis, resolved: &Resolved) -> Attempted {
+fn attempted(job: &Job, id: CallId, basis: &Basis, resolved: &Resolved) -> Attempted {
     Attempted {
         bot: job.opened.bot,
         run: job.run,
         call: id,
-        tool: call.tool.clone(),
+        // Cut: it came from a model and can be anything.
+        tool: resolved.context.tool_name.clone(),
         read: resolved.read,
         unattended: job.opened.unattended,
         routine: job.opened.routine,
@@ -323,7 +331,7 @@ fn word(value: &impl serde::Serialize) -> String {
 }
 
 /// Waits a little, and by chance, before a contended call is counted again.
-async fn pause(job: &Job, attempt: u32) {
+pub(crate) async fn pause(job: &Job, attempt: u32) {
     let [chance] = job.engine.world().random::<1>();
     let most_ms = 1_u64 << attempt.min(6);
     let span = Duration::from_micros(most_ms * u64::from(chance) * 4);
