@@ -26,4 +26,6 @@ pub use moment::Moment;
 pub use words::Words;
 
 #[cfg(test)]
+mod against_the_engine;
+#[cfg(test)]
 mod testing;
