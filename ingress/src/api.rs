@@ -8,8 +8,8 @@
 
 mod asked;
 pub(crate) mod audit;
-pub(crate) mod boundary;
 pub(crate) mod bots;
+pub(crate) mod boundary;
 pub(crate) mod deliveries;
 pub(crate) mod halt;
 pub(crate) mod live;

@@ -237,3 +237,6 @@ pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
         (found == name).then_some(value)
     })
 }
+
+#[cfg(test)]
+mod tests;

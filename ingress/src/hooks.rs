@@ -43,3 +43,6 @@ pub(crate) fn router(doors: Arc<Doors>) -> Router {
         .route("/hooks/{*rest}", any(receive::answer))
         .with_state(doors)
 }
+
+#[cfg(test)]
+mod tests;

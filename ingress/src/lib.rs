@@ -12,6 +12,8 @@ pub mod error;
 mod hooks;
 mod router;
 pub mod server;
+#[cfg(test)]
+mod testing;
 
 pub use api::openapi::description as openapi;
 pub use app::{App, Settings};

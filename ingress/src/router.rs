@@ -1,19 +1,22 @@
 //! Every URL, on one screen.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
-    extract::DefaultBodyLimit,
+    body::{Body, HttpBody as _},
+    extract::{DefaultBodyLimit, Request},
     http::{HeaderName, HeaderValue, StatusCode, header},
-    middleware::{from_fn_with_state, map_response},
+    middleware::{from_fn_with_state, map_request, map_response},
     response::Response,
     routing::{get, post},
 };
+use futures_util::{StreamExt as _, stream};
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::{
-    api::{audit, boundary, bots, deliveries, halt, live, openapi, routines, runs, schedules, status, triggers},
+    api::{audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, status, triggers},
     app::{App, Stopping},
     auth,
     error::{Kind, Problem},
@@ -22,6 +25,8 @@ use crate::{
 
 /// Longest body the API takes, in bytes.
 const API_BODY_BYTES_MAX: usize = 1 << 20;
+/// How long a body may take, but for a delivery's.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// What `--listen` serves: everything.
 pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Router {
@@ -34,6 +39,7 @@ pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Rou
         .nest("/api/v1", api)
         .route("/ready", get(status::ready))
         .with_state(app)
+        .layer(map_request(in_time))
         .merge(hooks(doors))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
@@ -43,10 +49,7 @@ pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Rou
 
 /// What `--hooks-listen` serves: hooks, and whether we are there.
 pub(crate) fn hooks_only(doors: Arc<Doors>) -> Router {
-    hooks(doors)
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(wrong_method)
-        .layer(map_response(secured))
+    hooks(doors).fallback(nothing_here).method_not_allowed_fallback(wrong_method).layer(map_response(secured))
 }
 
 fn hooks(doors: Arc<Doors>) -> Router {
@@ -89,7 +92,8 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/halt", get(halt::show).post(halt::halt).delete(halt::lift))
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
         .layer(from_fn_with_state(app.clone(), auth::api_guard));
-    Router::new().route("/openapi.json", get(openapi::document)).merge(authenticated)
+    // Merged afterwards: the description is nobody's secret.
+    authenticated.merge(Router::new().route("/openapi.json", get(openapi::document)))
 }
 
 /// It serves.
@@ -106,6 +110,27 @@ async fn wrong_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, Kind::Refusal, "method", sentence)
 }
 
+/// A body that is not whole in time breaks off. Hooks have a deadline of their own, with an answer of its own.
+async fn in_time(request: Request) -> Request {
+    request.map(|body| {
+        if body.is_end_stream() {
+            return body;
+        }
+        let late = Box::pin(sleep(BODY_DEADLINE));
+        Body::from_stream(stream::unfold((body.into_data_stream(), late), |(mut data, mut late)| async move {
+            tokio::select! {
+                biased;
+                chunk = data.next() => Some((chunk?, (data, late))),
+                () = &mut late => Some((Err(axum::Error::new(TooSlow)), (data, late))),
+            }
+        }))
+    })
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the body was not whole after {} s", BODY_DEADLINE.as_secs())]
+struct TooSlow;
+
 /// What every answer says to browsers. A page that needs more than our own files needs another design.
 async fn secured(mut response: Response) -> Response {
     let headers = response.headers_mut();
@@ -114,10 +139,11 @@ async fn secured(mut response: Response) -> Response {
         (header::CONTENT_SECURITY_POLICY, CSP),
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
+        (header::CACHE_CONTROL, "no-store"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ] {
-        // An answer may be stricter than this, as blobs are, never less strict by chance.
+        // An answer may say otherwise, as blobs and files of ours do; none says nothing by chance.
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response

@@ -225,3 +225,6 @@ fn connection(
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service)
 }
+
+#[cfg(test)]
+mod tests;

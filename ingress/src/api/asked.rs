@@ -48,9 +48,9 @@ impl<T: DeserializeOwned> FromRequest<App> for Asked<T> {
         let if_match = if_match(&parts.headers)?;
         let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
         let json = is_json(&parts.headers);
-        let bytes = Bytes::from_request(Request::from_parts(parts, body), app).await.map_err(|rejection| {
-            Problem::new(rejection.status(), Kind::BadRequest, "body", rejection.body_text())
-        })?;
+        let bytes = Bytes::from_request(Request::from_parts(parts, body), app)
+            .await
+            .map_err(|rejection| Problem::new(rejection.status(), Kind::BadRequest, "body", rejection.body_text()))?;
         if !bytes.is_empty() && !json {
             let sentence = "send the body as Content-Type: application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::BadRequest, "not_json", sentence));

@@ -1,11 +1,6 @@
 //! Bots. Everybody sees them; admins register, equip and retire them.
 
-use axum::{
-    Json,
-    extract::State,
-    http::StatusCode,
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use midwatch_commands::bot::BotCommand;
 use midwatch_engine::projector;
 use midwatch_events::id::BotId;
@@ -56,10 +51,8 @@ pub(crate) async fn list(
     Query(wanted): Query<Wanted>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<Listed<BotRow>>, Problem> {
-    let retired = wanted.retired.map(|retired| Condition {
-        column: "retired",
-        is: Test::Eq(Cell::Int(i64::from(retired))),
-    });
+    let retired =
+        wanted.retired.map(|retired| Condition { column: "retired", is: Test::Eq(Cell::Int(i64::from(retired))) });
     let order = Order { column: "name", descending: false };
     Ok(Json(page::<Bots>(&app.engine, retired.into_iter().collect(), order, &paging).await?))
 }

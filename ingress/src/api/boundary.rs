@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Asked, Listed, Paging, Path, Query, Recorded, list as page, recorded, routines::overtaken, shapes, tagged};
+use super::{
+    Asked, Listed, Paging, Path, Query, Recorded, list as page, recorded, routines::overtaken, shapes, tagged,
+};
 use crate::{
     app::App,
     auth::Caller,
@@ -139,10 +141,7 @@ fn sentence(finding: &Finding) -> String {
 }
 
 /// The canonical text of a document that may be published, or everything that is wrong with it.
-pub(crate) async fn checked(
-    engine: &Engine,
-    document: Box<RawValue>,
-) -> Result<Result<String, Vec<Finding>>, Problem> {
+pub(crate) async fn checked(engine: &Engine, document: Box<RawValue>) -> Result<Result<String, Vec<Finding>>, Problem> {
     let granted = granted_arguments(engine).await?;
     #[expect(clippy::disallowed_methods, reason = "compiling many rules takes longer than a request may hold a worker")]
     let checked = tokio::task::spawn_blocking(move || findings(document.get(), granted.as_ref())).await;

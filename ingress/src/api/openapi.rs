@@ -6,7 +6,7 @@ use utoipa::{
     openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 
-use super::{audit, boundary, bots, deliveries, halt, live, routines, runs, schedules, shapes, status, triggers};
+use super::{audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, shapes, status, triggers};
 use crate::auth::SESSION_COOKIE;
 
 #[derive(OpenApi)]
@@ -69,7 +69,8 @@ struct Secrets;
 
 impl Modify for Secrets {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
-        let token = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API token, `mwt_…`")).build();
+        let token =
+            HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API token, `mwt_…`")).build();
         let session = ApiKey::Cookie(ApiKeyValue::with_description(
             SESSION_COOKIE,
             "A signed-in person's session; changes need the same origin and `X-CSRF-Token` too",

@@ -70,9 +70,10 @@ impl Paging {
             Cell::Int(_) => kind == Kind::Int,
             Cell::Text(_) => kind == Kind::Text,
         };
-        read(text).filter(fits).map(Some).ok_or_else(|| {
-            Problem::bad("invalid_cursor", "the cursor is none of ours; start again without one")
-        })
+        read(text)
+            .filter(fits)
+            .map(Some)
+            .ok_or_else(|| Problem::bad("invalid_cursor", "the cursor is none of ours; start again without one"))
     }
 }
 

@@ -84,6 +84,9 @@ pub(crate) async fn preview(State(app): State<App>, asked: Asked<PreviewOf>) -> 
 
 fn instant(text: &str) -> Result<Micros, Problem> {
     rfc3339::parse(text).ok_or_else(|| {
-        Problem::bad("invalid", format!("`from` {text:?} is not an instant; write one such as 2026-12-01T08:00:00+01:00"))
+        Problem::bad(
+            "invalid",
+            format!("`from` {text:?} is not an instant; write one such as 2026-12-01T08:00:00+01:00"),
+        )
     })
 }

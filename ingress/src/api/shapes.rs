@@ -1,9 +1,6 @@
 //! The shapes of rows, for the API's description alone. The rows themselves are the projections', which know nothing of an
 //! API; a test holds these shapes against real rows.
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "they are described, never made")
-)]
+#![expect(dead_code, reason = "they are described, never made")]
 
 use utoipa::ToSchema;
 

@@ -1,6 +1,11 @@
 //! Whether we are well, and who is asking.
 
-use axum::{Json, extract::State, http::StatusCode, response::{IntoResponse, Response}};
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
 use midwatch_engine::{
     Engine,
     projector::{self, Status},

@@ -1,0 +1,7 @@
+//! The API, against a real server.
+
+mod changes;
+mod documents;
+mod lists;
+mod live;
+mod shapes;

@@ -1,11 +1,6 @@
 //! Triggers. Only admins change them; admins and auditors see them.
 
-use axum::{
-    Json,
-    extract::State,
-    http::StatusCode,
-    response::Response,
-};
+use axum::{Json, extract::State, http::StatusCode, response::Response};
 use midwatch_commands::trigger::TriggerCommand;
 use midwatch_engine::{projector, triggers::NewTrigger};
 use midwatch_events::{

@@ -44,7 +44,10 @@ pub(super) fn kept_type(given: &str) -> Option<String> {
 /// Names and values, the lines of one name together, without secrets. Names are in lower case, as HTTP compares them.
 pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
     let secret = bearer(headers).filter(|secret| !secret.is_empty());
-    headers.iter().map(|(name, value)| (name.as_str().to_owned(), redacted(name.as_str(), &text(value), secret))).collect()
+    headers
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), redacted(name.as_str(), &text(value), secret)))
+        .collect()
 }
 
 fn redacted(name: &str, value: &str, secret: Option<&str>) -> String {

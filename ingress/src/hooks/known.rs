@@ -35,7 +35,7 @@ pub(super) struct Door {
     pub(super) trigger: TriggerId,
     pub(super) state: Arc<Trigger>,
     /// When a failure last made us look again.
-    again_at: Duration,
+    again_at: Option<Duration>,
 }
 
 impl Known {
@@ -55,7 +55,7 @@ impl Known {
                     self.keep(|known| &mut known.nothing, endpoint, now);
                     return Ok(None);
                 };
-                Ok(Some(self.now(engine, endpoint, trigger, now).await?).filter(|door| door.state.open()))
+                Ok(Some(self.now(engine, endpoint, trigger, None).await?).filter(|door| door.state.open()))
             }
         }
     }
@@ -69,10 +69,10 @@ impl Known {
     ) -> Result<Option<Door>, EngineError> {
         let now = engine.world().clock.monotonic();
         let last = self.lock().doors.get(endpoint).map_or(door.again_at, |door| door.again_at);
-        if now.saturating_sub(last) < AGAIN {
+        if last.is_some_and(|last| now.saturating_sub(last) < AGAIN) {
             return Ok(None);
         }
-        self.now(engine, endpoint, door.trigger, now).await.map(Some)
+        self.now(engine, endpoint, door.trigger, Some(now)).await.map(Some)
     }
 
     /// The trigger as it is now, before something is recorded.
@@ -85,7 +85,7 @@ impl Known {
         engine: &Engine,
         endpoint: &str,
         trigger: TriggerId,
-        again_at: Duration,
+        again_at: Option<Duration>,
     ) -> Result<Door, EngineError> {
         let state = Arc::new(engine.load::<Trigger>(&StreamName::trigger(trigger)).await?.state);
         let door = Door { trigger, state, again_at };

@@ -1,0 +1,102 @@
+//! The sockets, and what every answer says.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use reqwest::{Method, StatusCode};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream, sync::watch};
+
+use super::{Limits, serve};
+use crate::{
+    App, Settings,
+    testing::{Server, answered, heard, problem, quick},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_in_use_is_one_clear_sentence() {
+    let server = Server::start().await;
+    let app = App { engine: server.engine.clone(), settings: Arc::new(Settings::default()) };
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let (_stop, stopping) = watch::channel(false);
+    let taken = serve(app.clone(), server.listen, None, stopping.clone()).await.unwrap_err().to_string();
+    let port = server.listen.port();
+    let wanted = format!(
+        "cannot listen on 127.0.0.1:{port}: another process uses this port; stop it, or choose another with --listen"
+    );
+    assert_eq!(taken, wanted);
+    let second = serve(app.clone(), any, Some(server.listen), stopping.clone()).await.unwrap_err().to_string();
+    assert!(second.ends_with("choose another with --hooks-listen"), "{second}");
+    let foreign = serve(app, "192.0.2.1:1".parse().unwrap(), None, stopping).await.unwrap_err().to_string();
+    assert!(foreign.starts_with("cannot listen on 192.0.2.1:1: "), "{foreign}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_address_serves_hooks_and_nothing_else() {
+    let server = Server::start().await;
+    let hook = server.hook().await;
+    let at = |path: &str| format!("http://{}{path}", server.hooks_listen);
+    let health = server.client.get(at("/health")).send().await.unwrap();
+    assert_eq!(answered(health, StatusCode::OK).await["ok"], true);
+    let posted = server.client.post(at(&format!("/hooks/{}", hook.endpoint))).bearer_auth(&hook.secret).body("x");
+    answered(posted.send().await.unwrap(), StatusCode::ACCEPTED).await;
+    for path in ["/", "/ready", "/api/v1/me", "/api/v1/openapi.json", "/metrics"] {
+        let response = server.client.get(at(path)).bearer_auth(&server.token).send().await.unwrap();
+        problem(response, StatusCode::NOT_FOUND, "not_found").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_carries_the_security_headers() {
+    let server = Server::start().await;
+    for path in ["/health", "/ready", "/nothing", "/api/v1/me", "/api/v1/openapi.json", "/hooks/x"] {
+        let response = server.plain(Method::GET, path).send().await.unwrap();
+        let header = |name: &str| response.headers()[name].to_str().unwrap();
+        assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+        let csp = header("content-security-policy");
+        assert!(csp.contains("default-src 'none'") && csp.contains("frame-ancestors 'none'"), "{csp}");
+        assert!(!csp.contains("unsafe"), "{csp}");
+        assert_eq!(header("referrer-policy"), "same-origin", "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_answers_what_is_under_way_and_closes() {
+    let mut server = Server::start_within(Limits { body_deadline: Duration::from_secs(10), ..quick() }).await;
+    let hook = server.hook().await;
+    let mut idle = TcpStream::connect(server.listen).await.unwrap();
+    let mut stream = TcpStream::connect(server.listen).await.unwrap();
+    let head = format!(
+        "POST /hooks/{} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: 4\r\n\r\nab",
+        hook.endpoint, hook.secret
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let rest = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stream.write_all(b"cd").await.unwrap();
+        heard(&mut stream).await
+    });
+    server.stopped().await;
+    let answer = rest.await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(heard(&mut idle).await, "");
+    assert!(TcpStream::connect(server.listen).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_over_the_cap_wait_for_their_turn() {
+    let server = Server::start_within(Limits { connections: 2, ..quick() }).await;
+    // Two that say nothing are cut after the header deadline; then it is the third's turn.
+    let _silent = [TcpStream::connect(server.listen).await.unwrap(), TcpStream::connect(server.listen).await.unwrap()];
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let since = tokio::time::Instant::now();
+    let health = server.plain(Method::GET, "/health").send().await.unwrap();
+    assert_eq!(health.status(), StatusCode::OK);
+    assert!(since.elapsed() > Duration::from_millis(200), "{:?}", since.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ready_says_when_a_projection_stopped() {
+    let server = Server::start().await;
+    let ready = server.plain(Method::GET, "/ready").send().await.unwrap();
+    assert_eq!(answered(ready, StatusCode::OK).await["ok"], true);
+}
