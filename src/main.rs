@@ -7,6 +7,10 @@ mod joining;
 mod output;
 #[cfg(feature = "serve")]
 mod serving;
+#[cfg(feature = "serve")]
+mod table;
+#[cfg(feature = "serve")]
+mod typed;
 mod verbs;
 
 use std::{
@@ -18,7 +22,7 @@ use std::{
 use clap::{Parser as _, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Verb};
+use cli::Cli;
 use failure::Failure;
 
 fn main() -> ExitCode {
@@ -65,7 +69,7 @@ fn not_understood(error: &clap::Error) -> ExitCode {
 /// The program's own log goes to standard error, so that answers stay by themselves.
 fn log(cli: &Cli) {
     #[cfg(feature = "serve")]
-    let level = if matches!(cli.verb, Verb::Serve(_)) { "info" } else { "warn" };
+    let level = if matches!(cli.verb, cli::Verb::Serve(_)) { "info" } else { "warn" };
     #[cfg(not(feature = "serve"))]
     let level = "warn";
     let filter = env::var("MIDWATCH_LOG").ok().and_then(|text| EnvFilter::try_new(text).ok());

@@ -83,7 +83,7 @@ pub(crate) async fn start(engine: Engine, plan: &Plan) -> Result<Served, Failure
         tasks.spawn(named("projector", projector::run(engine.clone(), stopped.clone())));
     }
     if has(Role::Clock) && !plan.halted {
-        tasks.spawn(named("clock", clock::run(engine.clone(), stopped.clone())));
+        tasks.spawn(named("clock", keep_time(engine.clone(), stopped.clone())));
         tasks.spawn(named("reactor", reactor::run(engine.clone(), stopped.clone())));
     }
     if let Some(executor) = executor {
@@ -115,6 +115,15 @@ async fn web(engine: &Engine, plan: &Plan, stopped: watch::Receiver<bool>) -> Re
 async fn named(name: &'static str, role: impl Future<Output = ()>) -> &'static str {
     role.await;
     name
+}
+
+/// The clock, once the projections have taken in what happened before this process was there: else it would find nothing
+/// due, and sleep.
+async fn keep_time(engine: Engine, stopped: watch::Receiver<bool>) {
+    if let Ok(head) = engine.log().head().await {
+        projector::wait_for(&engine, head).await;
+    }
+    clock::run(engine, stopped).await;
 }
 
 async fn remember(engine: Engine, mut stopped: watch::Receiver<bool>) {

@@ -21,7 +21,7 @@ use crate::{
     cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, hint, word},
+    table::{Table, dash, hint, word},
 };
 
 const PAGE: u32 = 500;

@@ -12,10 +12,11 @@ use serde_json::json;
 
 use super::all;
 use crate::{
-    cli::{Globals, id},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, pairs},
+    table::{Table, dash, pairs},
+    typed::id,
 };
 
 #[derive(Debug, Subcommand)]

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::{all, equal_int};
 use crate::{
-    cli::{Globals, read_file, text_or_file},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, hint, word},
+    table::{Table, dash, hint, word},
+    typed::{read_file, text_or_file},
 };
 
 /// What a check without a ledger leaves out.

@@ -10,7 +10,7 @@ use midwatch_engine::{Engine, world::World};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{cli::Globals, failure::Failure, joining, output::Table};
+use crate::{cli::Globals, failure::Failure, joining, table::Table};
 
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {}

@@ -6,7 +6,7 @@ use clap::Args;
 use midwatch_engine::projector;
 use serde_json::json;
 
-use crate::{cli::Globals, failure::Failure, joining, output::hint};
+use crate::{cli::Globals, failure::Failure, joining, table::hint};
 
 #[derive(Args, Debug)]
 pub(crate) struct Rebuild {

@@ -20,10 +20,11 @@ use serde_json::{Value, json};
 
 use super::all;
 use crate::{
-    cli::{Globals, id, text_or_file},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, pairs, word},
+    table::{Table, dash, pairs, word},
+    typed::{id, text_or_file},
 };
 
 #[derive(Debug, Subcommand)]

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 
 use super::{all, equal};
 use crate::{
-    cli::{Globals, id},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, hint, pairs, word},
+    table::{Table, dash, hint, pairs, word},
+    typed::id,
 };
 
 #[derive(Debug, Subcommand)]

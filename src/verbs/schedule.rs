@@ -8,11 +8,7 @@ use midwatch_engine::world::World;
 use midwatch_projections::projection::rfc3339;
 use serde_json::{Value, json};
 
-use crate::{
-    cli::{Globals, text_or_file},
-    failure::Failure,
-    output::Table,
-};
+use crate::{cli::Globals, failure::Failure, table::Table, typed::text_or_file};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schedule {

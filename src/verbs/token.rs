@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use super::{all, equal, user::Role};
 use crate::{
-    cli::{Globals, id},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, word},
+    table::{Table, dash, word},
+    typed::id,
 };
 
 #[derive(Debug, Subcommand)]

@@ -19,10 +19,11 @@ use serde_json::{Value, json};
 
 use super::{all, equal, routine::NewLimits};
 use crate::{
-    cli::{Globals, id, text_or_file},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, pairs, word},
+    table::{Table, dash, pairs, word},
+    typed::{id, text_or_file},
 };
 
 #[derive(Debug, Subcommand)]

@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::{all, equal};
 use crate::{
-    cli::{Globals, id},
+    cli::Globals,
     failure::Failure,
     joining,
-    output::{Table, dash, word},
+    table::{Table, dash, word},
+    typed::id,
 };
 
 #[derive(Debug, Subcommand)]

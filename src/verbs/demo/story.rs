@@ -24,7 +24,7 @@ use super::{
     post::post,
     scene::{self, RULE, Scene},
 };
-use crate::{cli::Globals, failure::Failure, joining, output::Table, serving, verbs::trigger::path};
+use crate::{cli::Globals, failure::Failure, joining, serving, table::Table, verbs::trigger::path};
 
 /// Each part takes a second or two; a part that takes longer than this has failed.
 const PATIENCE: Duration = Duration::from_secs(15);
