@@ -51,6 +51,8 @@ pub(crate) struct NewKey {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
     pub(crate) position: u64,
+    /// Of the last event.
+    pub(crate) leaf_hash: Option<[u8; 32]>,
     pub(crate) recorded_at: Micros,
     pub(crate) clock: Micros,
 }

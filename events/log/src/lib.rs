@@ -9,9 +9,11 @@
 
 mod append;
 pub mod blob;
+mod desk;
 mod judge;
 pub mod lease;
 mod log;
+mod memory;
 mod migrate;
 mod postgres;
 mod session;
@@ -25,6 +27,7 @@ mod writer;
 
 pub use append::{Append, AppendError, Appended, Expected, NewEvent, StreamAppend};
 pub use log::{Filter, Log, LogError, Open};
+pub use memory::WentBack;
 
 // A1, A2 and A3 of docs/architecture.md, on both databases.
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The interface, and the choice of backend.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended},
+    memory::{Memory, WentBack},
     postgres::{PostgresLog, without_password},
     sqlite::SqliteLog,
 };
@@ -39,6 +40,7 @@ pub struct Filter {
 /// * Versions are 1, 2, 3 … within each stream. A wrong expected version writes nothing and consumes no position.
 /// * The same key with the same digest gets the original positions, for the whole history, whatever version was
 ///   expected; with another digest it is refused.
+/// * Nobody reads an event before it is durable; only [`Log::load_stream`] does, for those who then append.
 /// * `recorded_at` never goes back.
 /// * The database refuses to change, remove or reorder events, whoever asks; only content and salt can be erased.
 #[derive(Clone, Debug)]
@@ -132,6 +134,19 @@ impl Log {
         }
     }
 
+    /// As [`Self::read_stream`], for a command that decides: also what another process has committed and not flushed
+    /// yet. A crash of the database can take that back, so whatever is answered because of it, a refusal too, has to
+    /// [wait](Self::wait_durable), and what was folded has to be thrown away when [`Self::losses`] changes.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn load_stream(&self, stream: &StreamName, from: u64, limit: u32) -> Result<Vec<Recorded>, LogError> {
+        match self {
+            Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
+            Self::Postgres(log) => log.load_stream(stream, from, limit).await,
+        }
+    }
+
     /// Up to `limit` events of one stream, from version `before - 1` downwards; `u64::MAX` starts at its end.
     ///
     /// # Errors
@@ -188,7 +203,7 @@ impl Log {
         Ok(self.read_stream_back(stream, u64::MAX, 1).await?.first().map_or(0, |event| event.version))
     }
 
-    /// The highest position, 0 in an empty ledger.
+    /// The highest position that is durable, 0 in an empty ledger.
     ///
     /// # Errors
     /// [`LogError`].
@@ -242,6 +257,39 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.follow(),
             Self::Postgres(log) => log.follow(),
+        }
+    }
+
+    /// Waits until everything up to `position` is durable; false when that took longer than `patience`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn wait_durable(&self, position: u64, patience: Duration) -> Result<bool, LogError> {
+        let mut heads = self.follow();
+        if *heads.borrow_and_update() >= position || self.head().await? >= position {
+            return Ok(true);
+        }
+        Ok(matches!(timeout(patience, heads.wait_for(|head| *head >= position)).await, Ok(Ok(_))))
+    }
+
+    /// Says so once a new connection finds a ledger that lacks what this process has seen, as after a failover to a
+    /// standby that lagged. From then on nothing is appended; fold nothing, schedule nothing, and show both heads.
+    #[must_use]
+    pub fn went_back(&self) -> watch::Receiver<Option<WentBack>> {
+        self.memory().went_back()
+    }
+
+    /// Counts the times that a connection to append was lost. What was folded from [`Self::load_stream`] and is above
+    /// the durable head may be gone then.
+    #[must_use]
+    pub fn losses(&self) -> watch::Receiver<u64> {
+        self.memory().losses()
+    }
+
+    fn memory(&self) -> &Memory {
+        match self {
+            Self::Sqlite(log) => log.memory(),
+            Self::Postgres(log) => log.memory(),
         }
     }
 

@@ -14,11 +14,18 @@ pub(crate) struct Migration {
 }
 
 /// All of them, in order. Only ever added to.
-pub(crate) const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    sqlite: include_str!("../../../migrations/sqlite/0001_ledger.sql"),
-    postgres: include_str!("../../../migrations/postgres/0001_ledger.sql"),
-}];
+pub(crate) const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        sqlite: include_str!("../../../migrations/sqlite/0001_ledger.sql"),
+        postgres: include_str!("../../../migrations/postgres/0001_ledger.sql"),
+    },
+    Migration {
+        number: 2,
+        sqlite: include_str!("../../../migrations/sqlite/0002_durable_mark.sql"),
+        postgres: include_str!("../../../migrations/postgres/0002_durable_mark.sql"),
+    },
+];
 
 /// What a database turns out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

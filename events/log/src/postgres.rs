@@ -1,10 +1,13 @@
 //! The ledger in a PostgreSQL database, for any number of processes.
 //!
-//! One connection appends, under a row that is locked and never updated; a pool reads. Other processes' appends are
+//! One connection appends, under a row that is locked and never updated; where several processes write, a second one
+//! flushes outside of that lock, and nobody reads above what is flushed (`seat.rs`, `flush.rs`). A pool reads. Other processes' appends are
 //! noticed through `NOTIFY`, which is only a hint, and through a look at the head every second.
 
 mod connect;
+mod flush;
 mod read;
+mod seat;
 mod session;
 
 use std::{
@@ -22,14 +25,18 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    append::{Append, AppendError, Appended},
+    append::{Append, AppendError, Appended, Expected, StreamAppend},
+    desk::Announce,
     log::{Filter, LogError, Open},
+    memory::Memory,
     session::Session,
-    writer::{Writer, raise},
+    writer::{Writer, raise, unavailable},
 };
 #[cfg(test)]
 pub(crate) use connect::options;
 pub(crate) use connect::{failed, without_password};
+pub(crate) use flush::Flusher;
+use seat::Seat;
 pub(crate) use session::PostgresSession;
 
 /// The longest time after which another process's append is seen, whatever became of its notification.
@@ -48,6 +55,7 @@ struct Inner {
     writer: Option<Writer>,
     hinter: Option<AbortHandle>,
     head: watch::Sender<u64>,
+    memory: Arc<Memory>,
     tailer: OnceLock<AbortHandle>,
 }
 
@@ -60,17 +68,36 @@ impl Drop for Inner {
 impl PostgresLog {
     pub(crate) async fn open(url: &str, open: Open) -> Result<Self, LogError> {
         let options = connect::options(url, open)?;
-        let pool = connect::migrated_pool(&options, open).await?;
-        let head = watch::Sender::new(read::head(&pool).await?);
+        let memory = Arc::new(Memory::default());
+        let pool = connect::migrated_pool(&options, open, &memory).await?;
+        let head = watch::Sender::new(look(&pool, &memory).await?);
         let (mut writer, mut hinter) = (None, None);
         if open == Open::ReadWrite {
             // Of its own: only what this process appended is hinted at, or hints would breed hints.
             let appended = watch::Sender::new(0);
             hinter = Some(tokio::spawn(hint(pool.clone(), appended.subscribe())).abort_handle());
-            let session = Session::Postgres(Box::new(PostgresSession::new(options)));
-            writer = Some(Writer::start(session, vec![head.clone(), appended]));
+            let announce = Announce { heads: vec![head.clone(), appended], memory: Arc::clone(&memory) };
+            let seat = Arc::new(Seat::new().map_err(|e| unavailable(format!("no randomness: {e}")))?);
+            let flusher = Flusher::new(options.clone(), Arc::clone(&seat), announce.clone());
+            let session = Session::Postgres(Box::new(PostgresSession::new(options, seat)));
+            writer = Some(Writer::start(session, announce, Some(flusher)));
         }
-        Ok(Self(Arc::new(Inner { open, pool, writer, hinter, head, tailer: OnceLock::new() })))
+        let log = Self(Arc::new(Inner { open, pool, writer, hinter, head, memory, tailer: OnceLock::new() }));
+        if open == Open::ReadWrite && read::is_unflushed(log.pool()).await? {
+            tokio::spawn(log.clone().take_over());
+        }
+        Ok(log)
+    }
+
+    /// A process ended between its commit and its flush, and nobody else may be there to move the mark: one
+    /// transaction under the lock does.
+    async fn take_over(self) {
+        let stream = StreamName::stored("engine".to_owned());
+        let looked = StreamAppend { stream, expected: Expected::Any, events: Vec::new() };
+        if let Err(error) = self.append(Append { entries: vec![looked], keys: Vec::new() }).await {
+            // The first append does the same.
+            tracing::warn!(%error, "what a process left unflushed is not to be seen yet");
+        }
     }
 
     /// How it was opened.
@@ -98,6 +125,15 @@ impl PostgresLog {
         read::stream(&self.0.pool, stream, from, limit).await
     }
 
+    pub(crate) async fn load_stream(
+        &self,
+        stream: &StreamName,
+        from: u64,
+        limit: u32,
+    ) -> Result<Vec<Recorded>, LogError> {
+        read::load_stream(&self.0.pool, stream, from, limit).await
+    }
+
     pub(crate) async fn read_stream_back(
         &self,
         stream: &StreamName,
@@ -113,7 +149,11 @@ impl PostgresLog {
         limit: u32,
         filter: &Filter,
     ) -> Result<(Vec<Recorded>, u64), LogError> {
-        read::all(&self.0.pool, after, limit, filter).await
+        let (events, scanned) = read::all(&self.0.pool, after, limit, filter).await?;
+        if let Some(last) = events.last() {
+            self.0.memory.remember(last.position, last.leaf_hash);
+        }
+        Ok((events, scanned))
     }
 
     pub(crate) async fn read_event(&self, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
@@ -144,8 +184,16 @@ impl PostgresLog {
         read::durability(&self.0.pool).await
     }
 
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.0.memory
+    }
+
+    fn tail(&self) -> impl Future<Output = ()> + use<> {
+        tail(self.0.pool.clone(), self.0.head.clone(), Arc::clone(&self.0.memory))
+    }
+
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
-        self.0.tailer.get_or_init(|| tokio::spawn(tail(self.0.pool.clone(), self.0.head.clone())).abort_handle());
+        self.0.tailer.get_or_init(|| tokio::spawn(self.tail()).abort_handle());
         self.0.head.subscribe()
     }
 
@@ -171,10 +219,10 @@ async fn hint(pool: PgPool, mut appended: watch::Receiver<u64>) {
 }
 
 /// Looks for other processes' appends: when a hint comes, and every second.
-async fn tail(pool: PgPool, head: watch::Sender<u64>) {
+async fn tail(pool: PgPool, head: watch::Sender<u64>, memory: Arc<Memory>) {
     let mut listener: Option<PgListener> = None;
     loop {
-        match read::head(&pool).await {
+        match look(&pool, &memory).await {
             Ok(position) => raise(&head, position),
             Err(error) => tracing::warn!(%error, "the ledger's tailer cannot read the head; it tries again"),
         }
@@ -186,6 +234,15 @@ async fn tail(pool: PgPool, head: watch::Sender<u64>) {
             listener = None;
         }
     }
+}
+
+/// The head, remembered.
+async fn look(pool: &PgPool, memory: &Memory) -> Result<u64, LogError> {
+    let last = read::head_event(pool).await?;
+    Ok(last.map_or(0, |(position, leaf_hash)| {
+        memory.remember(position, leaf_hash);
+        position
+    }))
 }
 
 async fn listen(pool: &PgPool) -> Option<PgListener> {

@@ -62,13 +62,36 @@ impl Session {
             Self::Postgres(session) => session.insert(rows, keys).await,
         }
     }
-    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
+    /// Commits a transaction that `wrote` up to `last`, or ends one that did not; true when everything up to `last` is
+    /// durable, else it has to be flushed.
+    pub(crate) async fn finish(&mut self, wrote: bool, last: u64) -> Result<bool, Fault> {
         match self {
-            Self::Sqlite(session) => session.commit().await,
-            Self::Postgres(session) => session.commit().await,
+            Self::Sqlite(session) => session.finish(wrote).await,
+            Self::Postgres(session) => session.finish(wrote, last).await,
         }
     }
-    /// Ends a transaction that wrote nothing, or drops the connection.
+    /// Whether this transaction is the first of its connection.
+    pub(crate) fn is_new(&self) -> bool {
+        match self {
+            Self::Sqlite(session) => session.is_new(),
+            Self::Postgres(session) => session.is_new(),
+        }
+    }
+    /// The leaf hash of the event at a position.
+    pub(crate) async fn leaf_at(&mut self, position: u64) -> Result<Option<[u8; 32]>, Fault> {
+        match self {
+            Self::Sqlite(session) => session.leaf_at(position).await,
+            Self::Postgres(session) => session.leaf_at(position).await,
+        }
+    }
+    /// Gives up the connection for good.
+    pub(crate) async fn leave(&mut self) {
+        match self {
+            Self::Sqlite(session) => session.drop_connection().await,
+            Self::Postgres(session) => session.leave().await,
+        }
+    }
+    /// Ends a transaction that failed, or drops the connection.
     pub(crate) async fn roll_back(&mut self) {
         match self {
             Self::Sqlite(session) => session.roll_back().await,

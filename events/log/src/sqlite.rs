@@ -27,7 +27,9 @@ use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended},
+    desk::Announce,
     log::{Filter, LogError, Open},
+    memory::Memory,
     session::Session,
     writer::Writer,
 };
@@ -53,6 +55,7 @@ struct Inner {
     readers: SqlitePool,
     read_options: SqliteConnectOptions,
     head: watch::Sender<u64>,
+    memory: Arc<Memory>,
     tailer: OnceLock<AbortHandle>,
     leases: tokio::sync::OnceCell<SqlitePool>,
 }
@@ -79,9 +82,11 @@ impl SqliteLog {
         let position = read::head(&readers).await?;
         let head = watch::Sender::new(position);
         let pen = Arc::new(Mutex::new(pen));
+        let memory = Arc::new(Memory::default());
         let writer = (open == Open::ReadWrite).then(|| {
             let session = SqliteSession::new(path.clone(), Arc::clone(&pen));
-            Writer::start(Session::Sqlite(session), vec![head.clone()])
+            let announce = Announce { heads: vec![head.clone()], memory: Arc::clone(&memory) };
+            Writer::start(Session::Sqlite(session), announce, None)
         });
         Ok(Self(Arc::new(Inner {
             path,
@@ -91,6 +96,7 @@ impl SqliteLog {
             readers,
             read_options,
             head,
+            memory,
             tailer: OnceLock::new(),
             leases: tokio::sync::OnceCell::new(),
         })))
@@ -181,6 +187,10 @@ impl SqliteLog {
 
     pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
         read::repeated_event(&self.0.readers, first, last).await
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.0.memory
     }
 
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {

@@ -1,14 +1,16 @@
 //! Connections, and the tables behind them.
 
-use std::{str::FromStr as _, time::Duration};
+use std::{str::FromStr as _, sync::Arc, time::Duration};
 
 use sqlx::{
     ConnectOptions as _, Connection as _, PgConnection, PgPool, Row as _,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+use super::read;
 use crate::{
     log::{LogError, Open},
+    memory::Memory,
     migrate::Found,
 };
 
@@ -23,7 +25,9 @@ const MIGRATION_LOCK: i64 = 0x4d57_4c47;
 ///
 /// Each statement here has its index, row by row. What else the planner knows is off, because a plan that was cached
 /// while a table was empty would scan it when it is full.
-const SETTINGS: [(&str, &str); 10] = [
+///
+/// Statements of a millisecond gain nothing from being compiled, and "off" counts as expensive.
+const SETTINGS: [(&str, &str); 11] = [
     ("idle_in_transaction_session_timeout", "5000"),
     ("statement_timeout", "25000"),
     ("tcp_user_timeout", "10000"),
@@ -33,6 +37,7 @@ const SETTINGS: [(&str, &str); 10] = [
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
+    ("jit", "off"),
     ("client_min_messages", "warning"),
 ];
 
@@ -49,7 +54,11 @@ pub(crate) fn options(url: &str, open: Open) -> Result<PgConnectOptions, LogErro
 ///
 /// # Errors
 /// [`LogError`].
-pub(crate) async fn migrated_pool(options: &PgConnectOptions, open: Open) -> Result<PgPool, LogError> {
+pub(crate) async fn migrated_pool(
+    options: &PgConnectOptions,
+    open: Open,
+    memory: &Arc<Memory>,
+) -> Result<PgPool, LogError> {
     let shown = shown(options);
     let mut connection = match tokio::time::timeout(PATIENCE, options.connect()).await {
         Ok(connected) => connected.map_err(|e| connection_failed(&shown, &e))?,
@@ -63,11 +72,38 @@ pub(crate) async fn migrated_pool(options: &PgConnectOptions, open: Open) -> Res
     }
     // It did its work.
     let _ = connection.close().await;
+    let memory = Arc::clone(memory);
     Ok(PgPoolOptions::new()
+        .after_connect(move |connection, _| {
+            let memory = Arc::clone(&memory);
+            Box::pin(async move { recognise(connection, &memory).await })
+        })
         .min_connections(0)
         .max_connections(POOL)
         .acquire_timeout(PATIENCE)
         .connect_lazy_with(options.clone()))
+}
+
+/// Looks whether behind a new connection there is the ledger that this process knows. Reading goes on where it is not:
+/// somebody will want to see both.
+async fn recognise(connection: &mut PgConnection, memory: &Memory) -> Result<(), sqlx::Error> {
+    if let Some(mark) = memory.mark() {
+        let found = read::leaf_at(&mut *connection, mark.position).await?;
+        let head = read::last(connection).await?.map_or(0, |(position, _)| position);
+        let _ = memory.compare(mark, found, head);
+    }
+    Ok(())
+}
+
+/// A connection that appends or flushes; where the server's own default is not to flush, it does all the same.
+pub(super) async fn appending(options: &PgConnectOptions) -> Result<PgConnection, sqlx::Error> {
+    let mut connection = options.connect().await?;
+    sqlx::query(
+        "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
+    )
+    .execute(&mut connection)
+    .await?;
+    Ok(connection)
 }
 
 async fn inspect(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {

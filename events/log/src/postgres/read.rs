@@ -1,10 +1,11 @@
-//! What readers ask of the database. Each is one short statement.
+//! What readers ask of the database. Each is one short statement, and sees what is durable, and no more; but for
+//! [`load_stream`].
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use sqlx::{PgPool, Row as _, postgres::PgRow};
+use sqlx::{PgConnection, PgExecutor, PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
-use super::connect::failed;
+use super::{connect::failed, seat::durable};
 use crate::log::{Filter, LogError};
 
 /// The channel of the hints.
@@ -28,13 +29,34 @@ pub(super) async fn stream(
     from: u64,
     limit: u32,
 ) -> Result<Vec<Recorded>, LogError> {
-    let rows = sqlx::query(select!("WHERE stream = $1 AND version >= $2 ORDER BY version LIMIT $3"))
-        .bind(stream.as_str())
-        .bind(signed(from))
-        .bind(i64::from(limit))
-        .fetch_all(pool)
-        .await;
-    all_recorded(&rows.map_err(|e| failed("read a stream", &e))?)
+    const SQL: &str = concat!(
+        select!("WHERE stream = $1 AND version >= $2 AND position <= "),
+        durable!(),
+        " ORDER BY version LIMIT $3"
+    );
+    page_of_stream(pool, SQL, stream, from, limit).await
+}
+
+/// As [`stream`], but also what is committed and not flushed yet.
+pub(super) async fn load_stream(
+    pool: &PgPool,
+    stream: &StreamName,
+    from: u64,
+    limit: u32,
+) -> Result<Vec<Recorded>, LogError> {
+    const SQL: &str = select!("WHERE stream = $1 AND version >= $2 ORDER BY version LIMIT $3");
+    page_of_stream(pool, SQL, stream, from, limit).await
+}
+
+async fn page_of_stream(
+    pool: &PgPool,
+    sql: &'static str,
+    stream: &StreamName,
+    version: u64,
+    limit: u32,
+) -> Result<Vec<Recorded>, LogError> {
+    let query = sqlx::query(sql).bind(stream.as_str()).bind(signed(version)).bind(i64::from(limit));
+    all_recorded(&query.fetch_all(pool).await.map_err(|e| failed("read a stream", &e))?)
 }
 
 pub(super) async fn stream_back(
@@ -43,13 +65,12 @@ pub(super) async fn stream_back(
     before: u64,
     limit: u32,
 ) -> Result<Vec<Recorded>, LogError> {
-    let rows = sqlx::query(select!("WHERE stream = $1 AND version < $2 ORDER BY version DESC LIMIT $3"))
-        .bind(stream.as_str())
-        .bind(signed(before))
-        .bind(i64::from(limit))
-        .fetch_all(pool)
-        .await;
-    all_recorded(&rows.map_err(|e| failed("read a stream", &e))?)
+    const SQL: &str = concat!(
+        select!("WHERE stream = $1 AND version < $2 AND position <= "),
+        durable!(),
+        " ORDER BY version DESC LIMIT $3"
+    );
+    page_of_stream(pool, SQL, stream, before, limit).await
 }
 
 pub(super) async fn all(
@@ -59,11 +80,9 @@ pub(super) async fn all(
     filter: &Filter,
 ) -> Result<(Vec<Recorded>, u64), LogError> {
     if filter.event_types.is_empty() && filter.categories.is_empty() {
-        let rows = sqlx::query(select!("WHERE position > $1 ORDER BY position LIMIT $2"))
-            .bind(signed(after))
-            .bind(i64::from(limit))
-            .fetch_all(pool)
-            .await;
+        const SQL: &str =
+            concat!(select!("WHERE position > $1 AND position <= "), durable!(), " ORDER BY position LIMIT $2");
+        let rows = sqlx::query(SQL).bind(signed(after)).bind(i64::from(limit)).fetch_all(pool).await;
         let events = all_recorded(&rows.map_err(|e| failed("read the ledger", &e))?)?;
         let scanned = events.last().map_or(after, |event| event.position);
         return Ok((events, scanned));
@@ -120,14 +139,41 @@ async fn filtered(
 }
 
 pub(super) async fn event(pool: &PgPool, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
-    let row = sqlx::query(select!("WHERE event_id = $1")).bind(event_id).fetch_optional(pool).await;
+    const SQL: &str = concat!(select!("WHERE event_id = $1 AND position <= "), durable!());
+    let row = sqlx::query(SQL).bind(event_id).fetch_optional(pool).await;
     let row = row.map_err(|e| failed("read an event", &e))?;
     Ok(all_recorded(row.as_slice())?.pop())
 }
 
 pub(super) async fn head(pool: &PgPool) -> Result<u64, LogError> {
-    let row = sqlx::query("SELECT coalesce(max(position), 0) FROM events").fetch_one(pool).await;
-    number("read the head", row)
+    Ok(head_event(pool).await?.map_or(0, |(position, _)| position))
+}
+
+/// Position and leaf hash of the last event that is durable.
+pub(super) async fn head_event(pool: &PgPool) -> Result<Option<(u64, [u8; 32])>, LogError> {
+    last(pool).await.map_err(|e| failed("read the head", &e))
+}
+
+pub(super) async fn last(database: impl PgExecutor<'_>) -> Result<Option<(u64, [u8; 32])>, sqlx::Error> {
+    const SQL: &str = concat!(
+        "SELECT position, leaf_hash FROM events WHERE position <= ",
+        durable!(),
+        " ORDER BY position DESC LIMIT 1"
+    );
+    sqlx::query(SQL).fetch_optional(database).await?.as_ref().map(position_and_hash).transpose()
+}
+
+/// Whether there is a commit above the durable mark.
+pub(super) async fn is_unflushed(pool: &PgPool) -> Result<bool, LogError> {
+    const SQL: &str = concat!("SELECT coalesce(max(position) > ", durable!(), ", false) FROM events");
+    let row = sqlx::query(SQL).fetch_one(pool).await;
+    row.and_then(|row| row.try_get(0)).map_err(|e| failed("read the head", &e))
+}
+
+/// The leaf hash of the event at a position, durable or not.
+pub(super) async fn leaf_at(connection: &mut PgConnection, position: u64) -> Result<Option<[u8; 32]>, sqlx::Error> {
+    let row = sqlx::query("SELECT leaf_hash FROM events WHERE position = $1").bind(signed(position));
+    row.fetch_optional(connection).await?.map(|row| row.try_get(0).and_then(array)).transpose()
 }
 
 pub(super) async fn store_time(pool: &PgPool) -> Result<Micros, LogError> {
@@ -136,21 +182,20 @@ pub(super) async fn store_time(pool: &PgPool) -> Result<Micros, LogError> {
 }
 
 pub(super) async fn find_key(pool: &PgPool, key_hash: &[u8; 32]) -> Result<Option<(u64, [u8; 32])>, LogError> {
-    let row = sqlx::query("SELECT first_position, digest FROM ledger_key WHERE key_hash = $1")
-        .bind(key_hash.as_slice())
-        .fetch_optional(pool)
-        .await;
+    const SQL: &str =
+        concat!("SELECT first_position, digest FROM ledger_key WHERE key_hash = $1 AND first_position <= ", durable!());
+    let row = sqlx::query(SQL).bind(key_hash.as_slice()).fetch_optional(pool).await;
     row.and_then(|row| row.as_ref().map(position_and_hash).transpose()).map_err(|e| failed("find a key", &e))
 }
 
 pub(super) async fn keys_between(pool: &PgPool, first: u64, last: u64) -> Result<Vec<(u64, [u8; 32])>, LogError> {
-    let rows = sqlx::query(
-        "SELECT first_position, key_hash FROM ledger_key WHERE first_position BETWEEN $1 AND $2 ORDER BY 1, 2",
-    )
-    .bind(signed(first))
-    .bind(signed(last))
-    .fetch_all(pool)
-    .await;
+    const SQL: &str = concat!(
+        "SELECT first_position, key_hash FROM ledger_key WHERE first_position BETWEEN $1 AND $2
+            AND first_position <= ",
+        durable!(),
+        " ORDER BY 1, 2"
+    );
+    let rows = sqlx::query(SQL).bind(signed(first)).bind(signed(last)).fetch_all(pool).await;
     rows.and_then(|rows| rows.iter().map(position_and_hash).collect()).map_err(|e| failed("read keys", &e))
 }
 

@@ -1,15 +1,16 @@
 //! The one connection that appends.
 
-use std::{collections::HashMap, future::Future, time::Duration};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use sqlx::{ConnectOptions as _, PgConnection, Row as _, postgres::PgConnectOptions, postgres::PgRow};
+use sqlx::{Connection as _, PgConnection, Row as _, postgres::PgConnectOptions, postgres::PgRow};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::{
-    connect::failed,
+    connect::{self, failed},
     read::{self, select, signed},
+    seat::{HEAD, Seat, Standing},
 };
 use crate::{
     judge::{Head, KnownKey, NewKey},
@@ -24,8 +25,8 @@ const STEP: Duration = Duration::from_secs(25);
 /// head from before its wait. The row is never updated: an updated one rots under an open snapshot.
 const BEGIN: &str = "BEGIN; SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE";
 
-const HEAD: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, position, recorded_at
-    FROM (SELECT) one LEFT JOIN (SELECT position, recorded_at FROM events ORDER BY position DESC LIMIT 1) e ON true";
+/// The lock must not be held while the disk works: the flusher waits for that.
+const COMMIT_UNFLUSHED: &str = "SET LOCAL synchronous_commit = off; COMMIT";
 
 const VERSIONS: &str = "SELECT name, (SELECT max(version) FROM events WHERE stream = name)
     FROM (SELECT unnest($1::text[]) COLLATE \"C\" AS name) names";
@@ -45,12 +46,16 @@ const INSERT_KEYS: &str = "INSERT INTO ledger_key (key_hash, digest, first_posit
 #[derive(Debug)]
 pub(crate) struct PostgresSession {
     options: PgConnectOptions,
+    seat: Arc<Seat>,
     connection: Option<PgConnection>,
+    is_new: bool,
+    /// As this transaction found it.
+    standing: Standing,
 }
 
 impl PostgresSession {
-    pub(crate) fn new(options: PgConnectOptions) -> Self {
-        Self { options, connection: None }
+    pub(crate) fn new(options: PgConnectOptions, seat: Arc<Seat>) -> Self {
+        Self { options, seat, connection: None, is_new: false, standing: Standing::Settle { alone: false } }
     }
 
     fn connection(&mut self) -> Result<&mut PgConnection, Fault> {
@@ -58,13 +63,25 @@ impl PostgresSession {
     }
 
     pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
-        if self.connection.is_none() {
-            self.connection = Some(step(self.options.connect()).await?);
+        self.is_new = self.connection.is_none();
+        if self.is_new {
+            self.connection = Some(step(connect::appending(&self.options)).await?);
         }
+        let writer = self.seat.writer;
         let connection = self.connection()?;
         step(sqlx::raw_sql(BEGIN).execute(&mut *connection)).await?;
-        let row = step(sqlx::query(HEAD).fetch_one(connection)).await?;
+        let row = step(sqlx::query(HEAD).bind(writer).fetch_one(connection)).await?;
+        self.standing = self.seat.standing(&row).map_err(|error| fault(&error))?;
         head(&row).map_err(|error| fault(&error))
+    }
+
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    pub(crate) async fn leaf_at(&mut self, position: u64) -> Result<Option<[u8; 32]>, Fault> {
+        let leaf = step(read::leaf_at(self.connection()?, position)).await?;
+        Ok(leaf)
     }
 
     pub(crate) async fn versions(&mut self, streams: &[&StreamName]) -> Result<HashMap<StreamName, u64>, Fault> {
@@ -115,8 +132,28 @@ impl PostgresSession {
         step(query.execute(self.connection()?)).await.map(drop)
     }
 
-    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
-        match timeout(STEP, sqlx::raw_sql("COMMIT").execute(self.connection()?)).await {
+    pub(crate) async fn finish(&mut self, wrote: bool, last: u64) -> Result<bool, Fault> {
+        match self.standing {
+            Standing::Settle { alone } => {
+                let seat = Arc::clone(&self.seat);
+                step(seat.settle(self.connection()?, alone, last)).await?;
+                self.commit("COMMIT").await.map(|()| true)
+            }
+            Standing::Alone if wrote => self.commit("COMMIT").await.map(|()| true),
+            Standing::Shared { .. } if wrote => self.commit(COMMIT_UNFLUSHED).await.map(|()| false),
+            Standing::Alone => {
+                self.roll_back().await;
+                Ok(true)
+            }
+            Standing::Shared { durable } => {
+                self.roll_back().await;
+                Ok(durable >= last)
+            }
+        }
+    }
+
+    async fn commit(&mut self, commit: &'static str) -> Result<(), Fault> {
+        match timeout(STEP, sqlx::raw_sql(commit).execute(self.connection()?)).await {
             Ok(Ok(_)) => Ok(()),
             // A refusal is an answer too; everything else is not.
             Ok(Err(error)) => Err(match fault(&error) {
@@ -124,6 +161,14 @@ impl PostgresSession {
                 refused => refused,
             }),
             Err(_) => Err(Fault::Unknown(silent("commit"))),
+        }
+    }
+
+    pub(crate) async fn leave(&mut self) {
+        if let Some(mut connection) = self.connection.take() {
+            // Without it the others notice after some seconds.
+            let _ = step(self.seat.leave(&mut connection)).await;
+            let _ = timeout(Duration::from_secs(2), connection.close()).await;
         }
     }
 
@@ -176,6 +221,7 @@ fn fault(error: &sqlx::Error) -> Fault {
 fn head(row: &PgRow) -> Result<Head, sqlx::Error> {
     Ok(Head {
         clock: Micros(row.try_get(0)?),
+        leaf_hash: row.try_get::<Option<&[u8]>, _>(3)?.map(read::array).transpose()?,
         position: row.try_get::<Option<i64>, _>(1)?.unwrap_or_default().unsigned_abs(),
         recorded_at: Micros(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()),
     })

@@ -27,11 +27,12 @@ pub(crate) struct SqliteSession {
     path: PathBuf,
     pen: Arc<Mutex<Option<SqliteConnection>>>,
     held: Option<OwnedMutexGuard<Option<SqliteConnection>>>,
+    is_new: bool,
 }
 
 impl SqliteSession {
     pub(crate) fn new(path: PathBuf, pen: Arc<Mutex<Option<SqliteConnection>>>) -> Self {
-        Self { path, pen, held: None }
+        Self { path, pen, held: None, is_new: false }
     }
 
     fn connection(&mut self) -> Result<&mut SqliteConnection, Fault> {
@@ -41,7 +42,8 @@ impl SqliteSession {
 
     pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
         let mut held = Arc::clone(&self.pen).lock_owned().await;
-        if held.is_none() {
+        self.is_new = held.is_none();
+        if self.is_new {
             *held = Some(files::open_again(&self.path).await.map_err(Fault::Lost)?);
         }
         self.held = Some(held);
@@ -53,8 +55,8 @@ impl SqliteSession {
         // The lock of the only writer, at once: a read that turns into a write later may find it has no way on.
         sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
         let row = sqlx::query(
-            "SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER), position, recorded_at
-             FROM (SELECT 1) LEFT JOIN (SELECT position, recorded_at FROM events ORDER BY position DESC LIMIT 1)",
+            "SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER), position, recorded_at, leaf_hash
+             FROM (SELECT 1) LEFT JOIN (SELECT position, recorded_at, leaf_hash FROM events ORDER BY position DESC LIMIT 1)",
         )
         .fetch_one(connection)
         .await?;
@@ -62,6 +64,7 @@ impl SqliteSession {
             clock: Micros(row.try_get(0)?),
             position: row.try_get::<Option<i64>, _>(1)?.unwrap_or_default().unsigned_abs(),
             recorded_at: Micros(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()),
+            leaf_hash: row.try_get::<Option<&[u8]>, _>(3)?.map(read::array).transpose()?,
         })
     }
 
@@ -163,7 +166,28 @@ impl SqliteSession {
         Ok(())
     }
 
-    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    pub(crate) async fn leaf_at(&mut self, position: u64) -> Result<Option<[u8; 32]>, Fault> {
+        let query = sqlx::query("SELECT leaf_hash FROM events WHERE position = ?").bind(signed(position));
+        let row = query.fetch_optional(self.connection()?).await.map_err(|error| self.fault(&error))?;
+        let leaf = row.map(|row| row.try_get(0).and_then(read::array)).transpose();
+        leaf.map_err(|error| self.fault(&error))
+    }
+
+    /// One file has one writer at a time, which flushes under the lock: what is committed is durable.
+    pub(crate) async fn finish(&mut self, wrote: bool) -> Result<bool, Fault> {
+        if wrote {
+            self.commit().await?;
+        } else {
+            self.roll_back().await;
+        }
+        Ok(true)
+    }
+
+    async fn commit(&mut self) -> Result<(), Fault> {
         if let Err(error) = sqlx::query("COMMIT").execute(self.connection()?).await {
             die_of_failed_fsync(&error);
             let said = files::fault(&self.path, "commit", &error);
