@@ -60,7 +60,7 @@ pub(crate) async fn projections(State(app): State<App>) -> Result<Json<Vec<Statu
 
 /// `GET /ready`: 200 when what is read here is so, 503 when a projection stopped or stands still.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
-    let failing = match unwell(&app.engine).await {
+    let failing = match unwell(&app.engine, STANDS_STILL_S).await {
         Ok(None) => return Json(serde_json::json!({ "ok": true })).into_response(),
         Ok(Some(sentence)) => sentence,
         Err(problem) => return problem.into_response(),
@@ -69,8 +69,9 @@ pub(crate) async fn ready(State(app): State<App>) -> Response {
     problem.retry_after(crate::error::RETRY_S).into_response()
 }
 
-/// What keeps this deployment from being ready.
-async fn unwell(engine: &Engine) -> Result<Option<String>, Problem> {
+/// What keeps this deployment from being ready: a projection that stopped, or whose next event has waited longer than
+/// `patience_s` seconds.
+pub(crate) async fn unwell(engine: &Engine, patience_s: i64) -> Result<Option<String>, Problem> {
     let all = projector::status(engine).await?;
     if let Some(stopped) = all.iter().find(|status| status.stopped.is_some()) {
         let position = stopped.stopped.as_ref().map_or(0, |(position, _)| *position);
@@ -82,5 +83,5 @@ async fn unwell(engine: &Engine) -> Result<Option<String>, Problem> {
     let Some(next) = engine.log().read_at(slowest.position + 1).await? else { return Ok(None) };
     let waits = engine.log().store_time().await?.since(next.recorded_at);
     let sentence = format!("the projection {} stands still at position {}", slowest.name, slowest.position);
-    Ok((waits > STANDS_STILL_S * SECOND_US).then_some(sentence))
+    Ok((waits > patience_s * SECOND_US).then_some(sentence))
 }

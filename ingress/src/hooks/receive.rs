@@ -109,6 +109,7 @@ async fn in_order(doors: &Doors, parts: &Parts, body: &mut Body) -> Result<Respo
     answered
 }
 
+#[tracing::instrument(name = "receive", skip_all)]
 async fn deliver(doors: &Doors, endpoint: &str, sent: &HeaderMap, body: &mut Body) -> Result<Response, Problem> {
     let engine = &doors.app.engine;
     let door = doors.known.find(engine, endpoint).await?.ok_or_else(nothing_here)?;
@@ -134,6 +135,7 @@ async fn deliver(doors: &Doors, endpoint: &str, sent: &HeaderMap, body: &mut Bod
 
 /// The trigger, if the sender knows its secret. A success is judged again by the trigger of now, so that a secret that
 /// was just taken away opens nothing; a failure looks again, for one that was just given.
+#[tracing::instrument(name = "verify", skip_all)]
 pub(super) async fn authentic(
     doors: &Doors,
     endpoint: &str,

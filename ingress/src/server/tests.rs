@@ -2,12 +2,15 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use midwatch_events::{StreamName, id::BotId};
+use midwatch_log::{Append, Expected, NewEvent, StreamAppend};
 use reqwest::{Method, StatusCode};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, sync::watch};
 
 use super::{Limits, serve};
 use crate::{
     App, Settings,
+    api::status::unwell,
     testing::{Server, answered, heard, problem, quick},
 };
 
@@ -99,4 +102,51 @@ async fn ready_says_when_a_projection_stopped() {
     let server = Server::start().await;
     let ready = server.plain(Method::GET, "/ready").send().await.unwrap();
     assert_eq!(answered(ready, StatusCode::OK).await["ok"], true);
+    append_what_cannot_be_read(&server).await;
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let ready = server.plain(Method::GET, "/ready").send().await.unwrap();
+        if ready.status() == StatusCode::SERVICE_UNAVAILABLE {
+            assert!(ready.headers().contains_key("retry-after"));
+            let said = problem(ready, StatusCode::SERVICE_UNAVAILABLE, "not_ready").await;
+            assert!(said["detail"].as_str().unwrap().contains("stopped at position"), "{said}");
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "still ready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let health = server.plain(Method::GET, "/health").send().await.unwrap();
+    assert_eq!(health.status(), StatusCode::OK, "it serves all the same");
+}
+
+/// Somebody with another binary, or a damaged one, wrote this.
+async fn append_what_cannot_be_read(server: &Server) {
+    let event = NewEvent {
+        event_id: server.engine.world().uuid(),
+        event_type: "bot.registered".to_owned(),
+        schema: 1,
+        actor: "engine".to_owned(),
+        correlation_id: None,
+        causation_id: None,
+        facts: vec![0xa0],
+        content: None,
+    };
+    let stream = StreamName::bot(BotId::new(server.engine.world().uuid()));
+    let entries = vec![StreamAppend { stream, expected: Expected::Exact(0), events: vec![event] }];
+    server.engine.log().append(Append { entries, ..Append::default() }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_projection_that_nobody_keeps_stands_still() {
+    let mut server = Server::start().await;
+    midwatch_engine::projector::catch_up(&server.engine).await.unwrap();
+    assert_eq!(unwell(&server.engine, 0).await.unwrap(), None);
+    // Nobody projects any more.
+    server.stopped().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.bot().await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let said = unwell(&server.engine, 0).await.unwrap().unwrap();
+    assert!(said.contains("stands still at position"), "{said}");
+    assert_eq!(unwell(&server.engine, 60).await.unwrap(), None, "it has a moment");
 }
