@@ -28,7 +28,7 @@ async fn on_both(test: impl AsyncFn(&'static str, Engine)) {
         let home = tempfile::tempdir().unwrap();
         let outside = Outside { deployment: None, key: None, key_file: None, state_home: home.path().to_owned() };
         let process = ProcessId::new(new_id());
-        let opening = Opening { url, outside, process, actor: Actor::Cli(1000), repeat_window_s: None };
+        let opening = Opening { url, outside, process, actor: Actor::Cli(1000), repeat_window_s: None, halted: false };
         let engine = Engine::open(World::system(), opening).await.unwrap();
         test(name, engine.clone()).await;
         engine.close().await;

@@ -6,6 +6,7 @@ mod copies;
 mod demo;
 mod doctor;
 mod home;
+mod replay;
 mod serving;
 mod shapes;
 mod without_ledger;

@@ -42,17 +42,26 @@ pub(super) fn delivery(state: &Delivery) -> Value {
     json!({ "received": received, "fate": fate.name(), "run": run, "reason": reason })
 }
 
+/// Three kinds of stream fold into [`Engine`], each into its own part: the deployment's identity,
 pub(super) fn engine(state: &Engine) -> Value {
-    let Engine { namespace, deployment, key_id, repeat_window_s, halted, lifted_at, running } = state;
+    let Engine { namespace, deployment, key_id, repeat_window_s, halted: _, lifted_at: _, running: _ } = state;
     json!({
         "namespace": namespace,
         "deployment": deployment,
         "key_id": key_id,
         "repeat_window_s": repeat_window_s,
-        "halted": halted,
-        "lifted_at": at(*lifted_at),
-        "running": running,
     })
+}
+
+/// whether scheduling is halted,
+pub(super) fn halt(state: &Engine) -> Value {
+    let Engine { namespace: _, deployment: _, key_id: _, repeat_window_s: _, halted, lifted_at, running: _ } = state;
+    json!({ "halted": halted.is_some(), "cause": halted, "lifted_at": at(*lifted_at) })
+}
+
+/// and whether a process runs.
+pub(super) fn process(state: &Engine) -> Value {
+    json!({ "running": state.running })
 }
 
 pub(super) fn repeat(state: &Repeat) -> Value {
