@@ -50,4 +50,8 @@ nextest:
 .PHONY: accept
 accept: ## Run every test and write the snapshots anew; review them with git diff
 	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
-	INSTA_UPDATE=always TRYCMD=overwrite scripts/with-services.sh $(NEXTEST) --locked --no-fail-fast
+	MIDWATCH_ACCEPT=1 INSTA_UPDATE=always TRYCMD=overwrite scripts/with-services.sh $(NEXTEST) --locked --no-fail-fast
+
+.PHONY: bench
+bench: ## Measure beside other event stores, and write docs/benchmarks.md (QUICK=1: under three minutes, writes nothing)
+	benches/run.sh
