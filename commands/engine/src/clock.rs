@@ -80,7 +80,7 @@ pub async fn tick(engine: &Engine) -> Result<Duration, EngineError> {
 /// What the clock has looked at without finding anything to do, although the row is due: its window waits for its
 /// jitter, its projection is behind, or it cannot be read. Without this memory it would look again and again.
 #[derive(Debug, Default)]
-struct Looks {
+pub(crate) struct Looks {
     quiet: BTreeMap<String, Quiet>,
     /// Rounds in a row in which `due` was behind the head.
     behind: u32,
@@ -108,7 +108,7 @@ enum Looked {
 
 impl Looks {
     /// As [`tick`]; `head` is the position up to which something may have become due.
-    async fn tick(&mut self, engine: &Engine, head: u64) -> Result<Duration, EngineError> {
+    pub(crate) async fn tick(&mut self, engine: &Engine, head: u64) -> Result<Duration, EngineError> {
         if engine.halt().await?.state.halted.is_some() {
             return Ok(SLEEP_MAX);
         }

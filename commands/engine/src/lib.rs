@@ -28,6 +28,8 @@ pub mod routines;
 pub mod runner;
 pub mod runs;
 pub mod secrets;
+#[cfg(test)]
+mod tests;
 pub mod triggers;
 pub mod world;
 

@@ -1,0 +1,12 @@
+//! The engine on real ledgers, on both backends, with as many processes as a case needs.
+
+mod claims;
+mod clock;
+mod deployment;
+mod handle;
+mod intake;
+mod people;
+mod projector;
+mod reactor;
+mod runner;
+mod support;
