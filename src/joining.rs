@@ -73,6 +73,7 @@ pub(crate) fn opening(globals: &Globals) -> Result<Opening, Failure> {
         process: ProcessId::new(World::system().uuid()),
         actor: actor(),
         repeat_window_s: variable("MIDWATCH_REPEAT_WINDOW").as_deref().map(repeat_window).transpose()?,
+        halted: scheduler_off()?,
     })
 }
 
@@ -120,6 +121,17 @@ fn repeat_window(text: &str) -> Result<u32, Failure> {
         let sentence = format!("MIDWATCH_REPEAT_WINDOW is `{text}`; write a span up to a day, such as 180s or 3m");
         Failure::bad_request("repeat_window", sentence)
     })
+}
+
+/// Whether the environment keeps this process from starting anything. An unknown word must not be taken for either.
+fn scheduler_off() -> Result<bool, Failure> {
+    match variable("MIDWATCH_SCHEDULER").as_deref() {
+        None | Some("on") => Ok(false),
+        Some("off") => Ok(true),
+        Some(other) => {
+            Err(Failure::bad_request("scheduler", format!("MIDWATCH_SCHEDULER is `{other}`; write off, or unset it")))
+        }
+    }
 }
 
 /// The user this process runs as; nobody's number where the system does not tell.

@@ -1,6 +1,6 @@
 //! One serving process: its roles as tasks, all ended by one stop.
 
-use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use midwatch_engine::{Engine, clock, processes, projector, reactor, runner};
 use midwatch_events::{engine::Role, user::Access};
@@ -12,6 +12,7 @@ use midwatch_ingress::{
 };
 use midwatch_projections::users::{People, PeopleRow};
 use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::{JoinError, JoinSet},
     time::{sleep, timeout},
@@ -65,6 +66,14 @@ impl From<ServeError> for Failure {
 
 /// Starts what the plan says. Addresses are bound first: a process that cannot listen joins nothing.
 pub(crate) async fn start(engine: Engine, plan: &Plan) -> Result<Served, Failure> {
+    let started = start_roles(&engine, plan).await;
+    if started.is_err() {
+        engine.close().await;
+    }
+    started
+}
+
+async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
     let (stop, stopped) = watch::channel(false);
     let has = |role| plan.roles.contains(&role);
     let executor = match has(Role::Runner) && !plan.halted {
@@ -72,7 +81,7 @@ pub(crate) async fn start(engine: Engine, plan: &Plan) -> Result<Served, Failure
         false => None,
     };
     let web = match has(Role::Web) {
-        true => Some(web(&engine, plan, stopped.clone()).await?),
+        true => Some(web(engine, plan, stopped.clone()).await?),
         false => None,
     };
     let roles: Vec<Role> = plan.roles.iter().copied().collect();
@@ -93,7 +102,7 @@ pub(crate) async fn start(engine: Engine, plan: &Plan) -> Result<Served, Failure
     tasks.spawn(named("memory of the highest position", remember(engine.clone(), stopped)));
     let address = web.as_ref().map(|web| web.listen);
     let hooks_address = web.as_ref().and_then(|web| web.hooks_listen);
-    Ok(Served { engine, address, hooks_address, stop, roles: tasks, web })
+    Ok(Served { engine: engine.clone(), address, hooks_address, stop, roles: tasks, web })
 }
 
 fn gateway(plan: &Plan) -> Result<Gateway, Failure> {
@@ -138,8 +147,32 @@ async fn remember(engine: Engine, mut stopped: watch::Receiver<bool>) {
 }
 
 impl Served {
+    /// Serves until asked to end, or until a role breaks, and ends in order. What could not be announced ends it at once.
+    pub(crate) async fn until_asked(
+        mut self,
+        signals: &mut Signals,
+        announced: Result<(), Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let broken = match announced {
+            Err(failure) => Some(failure),
+            Ok(()) => tokio::select! {
+                biased;
+                () = signals.asked() => None,
+                failure = self.broken() => Some(failure),
+            },
+        };
+        tracing::info!("stopping");
+        tokio::select! {
+            biased;
+            stopped = self.stop() => stopped?,
+            // Asked twice: whoever asks does not want to wait.
+            () = signals.asked() => return Err(Failure::fault("stopped", "stopped before everything had ended")),
+        }
+        broken.map_or(Ok(ExitCode::SUCCESS), Err)
+    }
+
     /// Comes back when a role ended although nobody stopped it, which nothing should ever do.
-    pub(crate) async fn broken(&mut self) -> Failure {
+    async fn broken(&mut self) -> Failure {
         match self.roles.join_next().await {
             Some(ended) => by_itself(ended),
             None => std::future::pending().await,
@@ -205,5 +238,26 @@ fn reachable(address: SocketAddr) -> String {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => format!("http://127.0.0.1:{}", v4.port()),
         SocketAddr::V6(v6) if v6.ip().is_unspecified() => format!("http://[::1]:{}", v6.port()),
         other => format!("http://{other}"),
+    }
+}
+
+/// Signals that ask this process to end.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::fault("signals", error.to_string()));
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }

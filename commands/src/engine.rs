@@ -55,8 +55,11 @@ pub enum EngineCommand {
         /// Why, in words.
         reason: String,
     },
-    /// Start again.
-    Lift,
+    /// Start again. A ledger that turned out to be a copy has to be adopted first.
+    Lift {
+        /// It is adopted by the same append.
+        adopted: bool,
+    },
     /// A process is there.
     StartProcess {
         /// The process.
@@ -98,12 +101,13 @@ impl Decider for Engine {
                 let facts = EngineEvent::SchedulingHalted { cause };
                 vec![New::with(facts, EngineContent::SchedulingHalted { reason })]
             }
-            EngineCommand::Lift => {
-                if self.halted.is_none() {
-                    return Err(Refusal::AlreadySo("scheduling is not halted"));
+            EngineCommand::Lift { adopted } => match self.halted {
+                None => return Err(Refusal::AlreadySo("scheduling is not halted")),
+                Some(HaltCause::ForeignDeployment | HaltCause::LedgerWentBack) if !adopted => {
+                    return Err(Refusal::NotAdopted);
                 }
-                vec![EngineEvent::SchedulingLifted {}.into()]
-            }
+                Some(_) => vec![EngineEvent::SchedulingLifted {}.into()],
+            },
             EngineCommand::StartProcess { process, version, roles, tzdb } => {
                 vec![EngineEvent::ProcessStarted { process, version, roles, tzdb }.into()]
             }
@@ -147,12 +151,20 @@ mod tests {
     #[test]
     fn a_halt_is_lifted_once_and_leaves_its_instant() {
         let mut halt = Engine::default();
-        assert!(halt.decide(EngineCommand::Lift).is_err());
+        assert!(halt.decide(EngineCommand::Lift { adopted: false }).is_err());
         halt.evolve(&EngineEvent::SchedulingHalted { cause: HaltCause::Person }, Micros(5));
         let again = EngineCommand::Halt { cause: HaltCause::Person, reason: String::new() };
         assert!(halt.decide(again).is_err());
         halt.evolve(&EngineEvent::SchedulingLifted {}, Micros(9));
         assert_eq!((halt.halted, halt.lifted_at), (None, Some(Micros(9))));
+    }
+
+    #[test]
+    fn a_copy_is_adopted_before_its_halt_is_lifted() {
+        let mut halt = Engine::default();
+        halt.evolve(&EngineEvent::SchedulingHalted { cause: HaltCause::ForeignDeployment }, Micros(5));
+        assert_eq!(halt.decide(EngineCommand::Lift { adopted: false }), Err(Refusal::NotAdopted));
+        assert!(halt.decide(EngineCommand::Lift { adopted: true }).is_ok());
     }
 
     #[test]

@@ -34,6 +34,9 @@ pub enum Refusal {
     /// Nothing may start.
     #[error("scheduling is halted; `midwatch halt lift` ends it")]
     Halted,
+    /// A copy of a ledger starts nothing.
+    #[error("this ledger is a copy; `midwatch halt adopt` makes it a deployment of its own and lifts the halt")]
+    NotAdopted,
     /// There is no halt to lift, or there is one already.
     #[error("{0}")]
     AlreadySo(&'static str),
@@ -73,6 +76,7 @@ impl Refusal {
             Self::Exists(_)
             | Self::Busy { .. }
             | Self::Halted
+            | Self::NotAdopted
             | Self::AlreadySo(_)
             | Self::BotRetired
             | Self::RunEnded
@@ -93,6 +97,7 @@ impl Refusal {
             Self::Exists(_) => "exists",
             Self::Busy { .. } => "busy",
             Self::Halted => "halted",
+            Self::NotAdopted => "not_adopted",
             Self::AlreadySo(_) => "already_so",
             Self::BotRetired => "bot_retired",
             Self::RunEnded => "run_ended",

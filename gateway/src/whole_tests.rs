@@ -58,6 +58,7 @@ async fn engine(url: &str, home: &Path) -> Engine {
         process: ProcessId::new(world.uuid()),
         actor: Actor::Cli(0),
         repeat_window_s: None,
+        halted: false,
     };
     Engine::open(world, opening).await.unwrap()
 }
@@ -372,6 +373,7 @@ async fn a_copy_of_the_ledger_starts_nothing() {
         process: ProcessId::new(World::system().uuid()),
         actor: Actor::Cli(0),
         repeat_window_s: None,
+        halted: false,
     };
     let nothing = Outside { deployment: None, key: None, key_file: None, state_home: home.path().to_owned() };
     // Absent: refuses to start.

@@ -94,7 +94,8 @@ impl Server {
         let world = World::system();
         let outside = Outside { deployment: None, key: None, key_file: None, state_home: state.path().to_owned() };
         let process = ProcessId::new(world.uuid());
-        let opening = Opening { url: url.clone(), outside, process, actor: Actor::Cli(0), repeat_window_s: None };
+        let opening =
+            Opening { url: url.clone(), outside, process, actor: Actor::Cli(0), repeat_window_s: None, halted: false };
         let engine = Engine::open(world, opening).await.unwrap();
         let (stop, stopping) = watch::channel(false);
         tokio::spawn(projector::run(engine.clone(), stopping.clone()));

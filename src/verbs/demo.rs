@@ -18,13 +18,14 @@ use midwatch_engine::{Engine, Opening, deployment::Outside, world::World};
 use midwatch_events::{engine::Role, id::ProcessId};
 use serde_json::json;
 
-use super::{serve::Signals, trigger::path};
+use super::trigger::path;
 use crate::{
     cli::Globals,
     failure::Failure,
     joining,
-    serving::{self, Plan},
+    serving::{self, Plan, Served, Signals},
 };
+use scene::Scene;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
@@ -68,11 +69,15 @@ async fn serve(globals: &Globals, place: &Place, listen: SocketAddr) -> Result<E
     let mut signals = Signals::new()?;
     let engine = Engine::open(World::system(), place.opening()?).await?;
     let scene = scene::set(&engine).await?;
-    let mut served = serving::start(engine, &place.plan(listen)).await?;
+    let served = serving::start(engine, &place.plan(listen)).await?;
+    let announced = announce(globals, place, &scene, &served).await;
+    served.until_asked(&mut signals, announced).await
+}
+
+async fn announce(globals: &Globals, place: &Place, scene: &Scene, served: &Served) -> Result<(), Failure> {
     let url = served.url(None).unwrap_or_default();
     let link = served.first_link(&url).await?;
-    let endpoint = path(&scene.endpoint);
-    let secret = &scene.secret;
+    let (endpoint, secret) = (path(&scene.endpoint), &scene.secret);
     let curl = format!(
         "curl -sS {url}{endpoint} -H 'Authorization: Bearer {secret}' -H 'Content-Type: application/json' \
          -d '{{\"event\":\"order.created\",\"order\":17}}'"
@@ -87,18 +92,11 @@ async fn serve(globals: &Globals, place: &Place, listen: SocketAddr) -> Result<E
             "Dashboard (the link is good once):\n  {link}\n\
              A routine runs every minute; another one reaches for a file that the boundary keeps from it.\n\
              Post a delivery; the first is a sample that somebody has to read:\n  {curl}\n\
-             Confirm it, here or on the trigger's page, and post another one:\n  {confirm}\n\
+             Confirm it, here or on the trigger's page, and post another one (with another order):\n  {confirm}\n\
              All of it is in {}; Ctrl-C ends it.",
             place.dir.display()
         )
-    })?;
-    let broken = tokio::select! {
-        biased;
-        () = signals.asked() => None,
-        failure = served.broken() => Some(failure),
-    };
-    served.stop().await?;
-    broken.map_or(Ok(ExitCode::SUCCESS), Err)
+    })
 }
 
 impl Place {
@@ -135,7 +133,7 @@ impl Place {
         let process = ProcessId::new(World::system().uuid());
         let state_home = self.dir.join("state/midwatch");
         let outside = Outside { deployment: None, key: None, key_file: None, state_home };
-        Ok(Opening { url: self.url(), outside, process, actor: joining::actor(), repeat_window_s: None })
+        Ok(Opening { url: self.url(), outside, process, actor: joining::actor(), repeat_window_s: None, halted: false })
     }
 
     fn plan(&self, listen: SocketAddr) -> Plan {

@@ -87,6 +87,6 @@ async fn adopt(globals: &Globals) -> Result<(), Failure> {
     Log::open(&opening.url, Open::ReadOnly).await?.close().await;
     let id = deployment::adopt(&World::system(), &opening).await?;
     globals.output().answer(&json!({ "deployment": id }), || {
-        format!("This ledger is now deployment {id}. If it is halted, `midwatch halt lift` starts it.")
+        format!("This ledger is now deployment {id}. A halt that came of its being a copy is lifted.")
     })
 }

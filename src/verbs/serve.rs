@@ -6,13 +6,12 @@ use clap::Args;
 use midwatch_engine::{Engine, deployment::state_dir, world::World};
 use midwatch_events::engine::Role;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     cli::Globals,
     failure::Failure,
     joining,
-    serving::{self, Plan},
+    serving::{self, Plan, Signals},
 };
 
 #[derive(Args, Debug)]
@@ -49,7 +48,8 @@ fn role(text: &str) -> Result<Role, String> {
 
 impl Serve {
     pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
-        let opening = joining::opening(globals)?;
+        let mut opening = joining::opening(globals)?;
+        opening.halted |= self.halted;
         let workspace_dir = state_dir(&opening.outside, &opening.url).join("workspaces");
         let plan = Plan {
             roles: self.roles.iter().copied().collect(),
@@ -57,34 +57,13 @@ impl Serve {
             hooks_listen: self.hooks_listen,
             public_url: self.public_url.clone(),
             workspace_dir: self.workspace_dir.clone().unwrap_or(workspace_dir),
-            halted: self.halted || scheduler_off()?,
+            halted: opening.halted,
         };
         let mut signals = Signals::new()?;
         let engine = Engine::open(World::system(), opening).await?;
-        let mut served = match serving::start(engine.clone(), &plan).await {
-            Ok(served) => served,
-            Err(failure) => {
-                engine.close().await;
-                return Err(failure);
-            }
-        };
-        self.announce(globals, &served).await?;
-        let broken = tokio::select! {
-            biased;
-            () = signals.asked() => None,
-            failure = served.broken() => Some(failure),
-        };
-        tracing::info!("stopping");
-        tokio::select! {
-            biased;
-            stopped = served.stop() => stopped?,
-            // Signals twice: whoever waits does not want to wait.
-            () = signals.asked() => return Err(Failure::fault("stopped", "stopped before everything had ended")),
-        }
-        match broken {
-            Some(failure) => Err(failure),
-            None => Ok(ExitCode::SUCCESS),
-        }
+        let served = serving::start(engine, &plan).await?;
+        let announced = self.announce(globals, &served).await;
+        served.until_asked(&mut signals, announced).await
     }
 
     async fn announce(&self, globals: &Globals, served: &serving::Served) -> Result<(), Failure> {
@@ -115,36 +94,5 @@ impl Serve {
             }
             text
         })
-    }
-}
-
-/// Whether the environment keeps this process from starting anything. An unknown word must not be taken for either.
-fn scheduler_off() -> Result<bool, Failure> {
-    match joining::variable("MIDWATCH_SCHEDULER").as_deref() {
-        None | Some("on") => Ok(false),
-        Some("off") => Ok(true),
-        Some(other) => {
-            Err(Failure::bad_request("scheduler", format!("MIDWATCH_SCHEDULER is `{other}`; write off, or unset it")))
-        }
-    }
-}
-
-/// Signals that ask this process to end.
-pub(crate) struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::fault("signals", error.to_string()));
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
-    }
-
-    pub(crate) async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
     }
 }

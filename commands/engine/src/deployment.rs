@@ -253,7 +253,8 @@ fn other_deployment() -> Found {
     }
 }
 
-/// Makes a copy of a ledger a deployment of its own: a new identity, and a key if it has none here.
+/// Makes a copy of a ledger a deployment of its own: a new identity, and a key if it has none here. A halt that came of
+/// its being a copy is lifted by the same append; one that a person asked for stays.
 ///
 /// # Errors
 /// There is no ledger, or the state directory cannot be written.
@@ -274,6 +275,14 @@ pub async fn adopt(world: &World, opening: &Opening) -> Result<Uuid, EngineError
     let mut plan = Plan::default();
     let origin = Origin::of(opening.actor.clone());
     plan.add(world, &StreamName::engine(), loaded.version, &loaded.state.decide(command)?, &origin)?;
+    let halt = load::<Deployment>(&log, &folds, &StreamName::halt()).await?;
+    let lifted = match halt.state.halted {
+        Some(HaltCause::ForeignDeployment | HaltCause::LedgerWentBack) => {
+            halt.state.decide(EngineCommand::Lift { adopted: true })?
+        }
+        Some(HaltCause::Person) | None => vec![],
+    };
+    plan.add(world, &StreamName::halt(), halt.version, &lifted, &origin)?;
     let appended = plan
         .commit(&log)
         .await?

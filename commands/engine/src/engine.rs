@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
-use midwatch_events::{Actor, StreamName, id::ProcessId};
+use midwatch_events::{Actor, StreamName, engine::HaltCause, id::ProcessId};
 use midwatch_log::{Log, views::Views};
 use uuid::Uuid;
 
@@ -28,14 +28,16 @@ pub struct Opening {
     pub actor: Actor,
     /// The window in which equal calls are counted, in seconds, if it was said.
     pub repeat_window_s: Option<u32>,
+    /// This process starts nothing, whatever the deployment's halt says (`--halted`, `MIDWATCH_SCHEDULER=off`).
+    pub halted: bool,
 }
 
 impl fmt::Debug for Opening {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url: _, outside, process, actor, repeat_window_s } = self;
+        let Self { url: _, outside, process, actor, repeat_window_s, halted } = self;
         let mut shown = f.debug_struct("Opening");
         shown.field("outside", outside).field("process", process).field("actor", actor);
-        shown.field("repeat_window_s", repeat_window_s).finish_non_exhaustive()
+        shown.field("repeat_window_s", repeat_window_s).field("halted", halted).finish_non_exhaustive()
     }
 }
 
@@ -170,12 +172,17 @@ impl Engine {
         load(&self.inner.log, &self.inner.folds, stream).await
     }
 
-    /// Whether scheduling is halted, and the version this was read at: the condition of every claim.
+    /// Whether scheduling is halted, for the deployment or for this process alone, and the version this was read at:
+    /// the condition of every claim.
     ///
     /// # Errors
     /// As [`load`].
     pub async fn halt(&self) -> Result<Loaded<Deployment>, EngineError> {
-        self.load(&StreamName::halt()).await
+        let mut halt = self.load::<Deployment>(&StreamName::halt()).await?;
+        if self.inner.opening.halted {
+            halt.state.halted.get_or_insert(HaltCause::Person);
+        }
+        Ok(halt)
     }
 
     /// A refusal that comes because the same request was done before is a success; any other is a refusal.

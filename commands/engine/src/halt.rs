@@ -25,14 +25,15 @@ impl Engine {
     /// Lifts the halt. Windows that lay in it do not exist.
     ///
     /// # Errors
-    /// It is not halted, or a fault.
+    /// It is not halted, or the ledger is a copy that was not adopted, or a fault.
     pub async fn lift_halt(&self, origin: &Origin, request: Option<&Request>) -> Result<Done<()>, EngineError> {
-        handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| Ok(EngineCommand::Lift)).await
+        handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| Ok(EngineCommand::Lift { adopted: false }))
+            .await
     }
 
     /// Halts because of what the ledger turned out to be; nothing more if it is halted already.
     pub(crate) async fn halt_because(&self, found: Found) -> Result<(), EngineError> {
-        if self.halt().await?.state.halted.is_some() {
+        if self.load::<Deployment>(&StreamName::halt()).await?.state.halted.is_some() {
             return Ok(());
         }
         let origin = Origin::of(Actor::Engine);

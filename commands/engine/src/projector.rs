@@ -61,8 +61,19 @@ fn table(name: &str) -> Result<&'static Table, EngineError> {
 pub(crate) async fn attach(engine: &Engine) -> Result<(), EngineError> {
     for (_, table) in tables() {
         engine.views().attach(table).await?;
+        if built_from_another_ledger(engine, table).await? {
+            tracing::warn!(projection = table.name, "its rows were built from another ledger; they are built again");
+            engine.views().restart(table).await?;
+        }
     }
     Ok(())
+}
+
+/// Whether a projection stands where this ledger has no event, or another one: the ledger's file was replaced by an
+/// older copy beside the projections of the newer one.
+async fn built_from_another_ledger(engine: &Engine, table: &'static Table) -> Result<bool, EngineError> {
+    let (position, at) = engine.views().as_of(table).await?;
+    Ok(position > 0 && engine.log().read_at(position).await?.is_none_or(|event| event.recorded_at != at))
 }
 
 /// What readers are told of where a projection stands.

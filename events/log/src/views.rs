@@ -36,7 +36,7 @@ pub use query::{Condition, Cursor, Order, Query, Row, Test};
 pub use table::{Cell, Column, KEY, Kind, RowWrite, Table};
 
 use crate::log::{LogError, Open};
-use generations::{Known, Listing, Make, State, Step};
+use generations::{Known, Listing, Make, State, Step, Swap};
 use postgres::PostgresViews;
 use query::{Dialect, Statement};
 use sqlite::SqliteViews;
@@ -155,9 +155,23 @@ impl Views {
     /// [`LogError`].
     pub async fn swap(&self, generation: &Generation) -> Result<bool, LogError> {
         match &self.backend {
-            Backend::Sqlite(views) => views.swap(generation.table, generation.number).await,
-            Backend::Postgres(views) => views.swap(generation.table, generation.number).await,
+            Backend::Sqlite(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
+            Backend::Postgres(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
         }
+    }
+
+    /// Drops a projection's rows and begins again at position 0, in sight of readers: only where its rows were built
+    /// from another ledger than the one beside them.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn restart(&self, table: &'static Table) -> Result<(), LogError> {
+        let generation = self.begin_rebuild(table).await?;
+        match &self.backend {
+            Backend::Sqlite(views) => views.swap(table, generation.number, Swap::Replace).await,
+            Backend::Postgres(views) => views.swap(table, generation.number, Swap::Replace).await,
+        }
+        .map(drop)
     }
 
     /// Drops a rebuild that will not be finished, so that nothing stays in it that is later erased. The active

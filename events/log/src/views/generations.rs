@@ -34,6 +34,15 @@ pub(super) enum Make {
     Rebuild,
 }
 
+/// How a generation becomes active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Swap {
+    /// Readers never see an earlier position than before.
+    Forward,
+    /// The active rows are of another ledger, whatever position they stand at.
+    Replace,
+}
+
 impl Listing {
     pub(super) fn active(&self) -> Option<Known> {
         self.generations.iter().find(|known| Some(known.number) == self.active).copied()
@@ -61,9 +70,9 @@ impl Listing {
 
     /// What goes when `number` becomes active; `None` when it must not become active, because readers would see an
     /// earlier position than before.
-    pub(super) fn to_swap(&self, number: i64) -> Option<Vec<i64>> {
+    pub(super) fn to_swap(&self, number: i64, swap: Swap) -> Option<Vec<i64>> {
         let next = self.generations.iter().find(|known| known.number == number)?;
-        if self.active().is_some_and(|active| active.position > next.position) {
+        if swap == Swap::Forward && self.active().is_some_and(|active| active.position > next.position) {
             return None;
         }
         let goes = |known: &&Known| {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     address, fault,
-    generations::{Known, Listing, Make, State, Step},
+    generations::{Known, Listing, Make, State, Step, Swap},
     query::{Row, Statement},
     table::{Cell, Changes, Kept, Kind, Table},
     unsigned,
@@ -164,17 +164,17 @@ impl PostgresViews {
         Ok(Some(number))
     }
 
-    pub(super) async fn swap(&self, table: &Table, number: i64) -> Result<bool, LogError> {
-        self.try_swap(table, number).await.map_err(fault("swap a projection's tables"))
+    pub(super) async fn swap(&self, table: &Table, number: i64, swap: Swap) -> Result<bool, LogError> {
+        self.try_swap(table, number, swap).await.map_err(fault("swap a projection's tables"))
     }
 
-    async fn try_swap(&self, table: &Table, number: i64) -> Result<bool, sqlx::Error> {
+    async fn try_swap(&self, table: &Table, number: i64, swap: Swap) -> Result<bool, sqlx::Error> {
         let mut tx = self.pool.begin().await?;
         sqlx::query(LOCK_PROJECTION).bind(table.name).fetch_optional(&mut *tx).await?;
         // Waits for who is applying, so that no position moves between the comparison and the swap.
         sqlx::query(LOCK_GENERATIONS).bind(table.name).fetch_all(&mut *tx).await?;
         let listing = list(&mut tx, table).await?;
-        let Some(dropped) = listing.to_swap(number) else {
+        let Some(dropped) = listing.to_swap(number, swap) else {
             return Ok(false);
         };
         sqlx::query(ACTIVATE).bind(table.name).bind(number).execute(&mut *tx).await?;

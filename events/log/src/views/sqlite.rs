@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     fault,
-    generations::{Known, Listing, Make, State, Step},
+    generations::{Known, Listing, Make, State, Step, Swap},
     query::{Row, Statement},
     table::{Cell, Changes, Kept, Kind, Table},
     unsigned,
@@ -132,9 +132,9 @@ impl SqliteViews {
         try_make(&writer, table, make).await.map_err(fault("make a projection's tables"))
     }
 
-    pub(super) async fn swap(&self, table: &Table, number: i64) -> Result<bool, LogError> {
+    pub(super) async fn swap(&self, table: &Table, number: i64, swap: Swap) -> Result<bool, LogError> {
         let writer = self.pools().await?.writer;
-        try_swap(&writer, table, number).await.map_err(fault("swap a projection's tables"))
+        try_swap(&writer, table, number, swap).await.map_err(fault("swap a projection's tables"))
     }
 
     pub(super) async fn discard(&self, table: &Table, number: i64) -> Result<(), LogError> {
@@ -307,9 +307,9 @@ async fn try_make(writer: &SqlitePool, table: &Table, make: Make) -> Result<Opti
     Ok(Some(number))
 }
 
-async fn try_swap(writer: &SqlitePool, table: &Table, number: i64) -> Result<bool, sqlx::Error> {
+async fn try_swap(writer: &SqlitePool, table: &Table, number: i64, swap: Swap) -> Result<bool, sqlx::Error> {
     let mut tx = writer.begin_with(BEGIN).await?;
-    let Some(dropped) = list(&mut tx, table).await?.to_swap(number) else {
+    let Some(dropped) = list(&mut tx, table).await?.to_swap(number, swap) else {
         return Ok(false);
     };
     sqlx::query(ACTIVATE).bind(table.name).bind(number).execute(&mut *tx).await?;

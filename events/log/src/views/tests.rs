@@ -628,7 +628,7 @@ fn an_append(n: u64) -> Append {
         content: None,
     };
     let stream = StreamName::engine();
-    Append { entries: vec![StreamAppend { stream, expected: Expected::Any, events: vec![event] }], keys: Vec::new() }
+    Append { entries: vec![StreamAppend { stream, expected: Expected::Any, events: vec![event] }], ..Append::default() }
 }
 
 #[tokio::test]
