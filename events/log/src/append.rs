@@ -57,6 +57,9 @@ pub struct Append {
     /// Keys under which the same request is recognised for ever. A key stands at the append's first event, and is
     /// bound to it by its leaf; so an append of conditions only has none.
     pub keys: Vec<Key>,
+    /// Positions whose content and salt are erased with it, because its events say so; at most 1,024. What has no
+    /// content stays as it is. Commitment, facts and leaf of the erased stay, and prove what they proved.
+    pub erase: Vec<u64>,
 }
 
 /// An append that stands in the ledger, durably.
@@ -103,7 +106,8 @@ pub enum AppendError {
         position: u64,
     },
     /// The caller asked for something the ledger never takes: NUL in text, an event over 64 KiB, no entries, more than
-    /// 1,024 events or 4 MiB, a key twice or without an event, an event id that is already another event's.
+    /// 1,024 events or 4 MiB, a key twice or without an event, an event id that is already another event's, an erasure
+    /// without an event or of a position that is not there.
     #[error("the append is not valid: {0}")]
     Invalid(String),
     /// Whether it was written is not known; the same request under the same keys is safe to repeat.

@@ -4,12 +4,13 @@
 
 mod appends;
 mod crowds;
+mod erasing;
 mod faults;
 mod guards;
 mod keys;
 mod reading;
 mod rows;
-mod support;
+pub(crate) mod support;
 mod trouble;
 mod verifying;
 
@@ -68,6 +69,9 @@ const CASES: &[(&str, Run)] = cases![
     faults::a_reader_makes_nothing,
     faults::two_processes_open_an_empty_database_at_once,
     faults::a_ledger_is_found_again_after_closing,
+    erasing::an_erasure_takes_content_and_salt_and_leaves_the_rest,
+    erasing::an_erasure_that_is_not_recorded_does_not_happen,
+    erasing::what_is_erased_cannot_be_read_in_the_file,
     verifying::a_ledger_as_written_verifies,
     verifying::erased_content_verifies,
     verifying::every_kind_of_tampering_is_found,

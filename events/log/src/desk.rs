@@ -23,6 +23,7 @@ use crate::{
     judge::{Ground, Head, Prepared},
     log::LogError,
     memory::Memory,
+    metrics::Counters,
     postgres::Flusher,
     session::{Fault, Session},
     writer::{BATCH_BYTES, BATCH_EVENTS, DEADLINE, raise, unavailable},
@@ -52,6 +53,7 @@ type Answer = Result<Appended, AppendError>;
 pub(crate) struct Announce {
     pub(crate) heads: Vec<watch::Sender<u64>>,
     pub(crate) memory: Arc<Memory>,
+    pub(crate) counters: Arc<Counters>,
 }
 
 /// A committed batch whose answers may leave once `position` is durable.
@@ -61,6 +63,10 @@ pub(crate) struct Answered {
     /// Of the event at `position`; `None` in an empty ledger.
     pub(crate) leaf_hash: Option<[u8; 32]>,
     batch: Vec<(Ask, Answer)>,
+    /// When its transaction had the lock, what it wrote, and what it erased.
+    begun: Instant,
+    events: u64,
+    erased: u64,
 }
 
 impl Answered {
@@ -70,6 +76,9 @@ impl Answered {
             announce.memory.remember(self.position, leaf_hash);
         }
         announce.heads.iter().for_each(|seen| raise(seen, self.position));
+        if self.events > 0 {
+            announce.counters.committed(self.events, self.erased, self.begun.elapsed());
+        }
         for (ask, answer) in self.batch {
             // Nobody waits any more: the append stands all the same.
             let _ = ask.reply.send(answer);
@@ -167,11 +176,12 @@ impl Desk {
         }
         // Drained only now: whoever came while we waited for the lock is in this batch.
         let batch = self.drain();
+        let begun = Instant::now();
         match self.write(head, &batch).await {
-            Ok(Written { answers, position, leaf_hash, durable }) => {
+            Ok(Written { answers, position, leaf_hash, durable, events, erased }) => {
                 self.faults = 0;
                 let batch = batch.into_iter().zip(answers).collect();
-                let answered = Answered { position, leaf_hash, batch };
+                let answered = Answered { position, leaf_hash, batch, begun, events, erased };
                 match &self.flusher {
                     Some((flusher, _)) if !durable => {
                         self.unflushed += 1;
@@ -262,9 +272,14 @@ impl Desk {
         if wrote {
             self.session.insert(&ground.rows, &ground.new_keys).await?;
         }
+        let erased = match ground.erased.is_empty() {
+            true => 0,
+            false => self.session.erase(&ground.erased).await?,
+        };
         let durable = self.session.finish(wrote, ground.head).await?;
         let leaf_hash = ground.rows.last().map(|row| row.leaf_hash).or(head.leaf_hash);
-        Ok(Written { answers, position: ground.head, leaf_hash, durable })
+        let events = ground.rows.len() as u64;
+        Ok(Written { answers, position: ground.head, leaf_hash, durable, events, erased })
     }
 
     async fn put_back(&mut self, mut batch: Vec<Ask>, fault: Fault) {
@@ -338,6 +353,8 @@ struct Written {
     leaf_hash: Option<[u8; 32]>,
     /// Else the answers have to wait for a flush.
     durable: bool,
+    events: u64,
+    erased: u64,
 }
 
 /// Judges one append; one that may stand already is first looked for among the events `found` by its ids.

@@ -66,6 +66,8 @@ pub(crate) struct Ground {
     keys: HashMap<[u8; 32], KnownKey>,
     pub(crate) rows: Vec<Recorded>,
     pub(crate) new_keys: Vec<NewKey>,
+    /// Positions whose content goes.
+    pub(crate) erased: Vec<u64>,
 }
 
 impl Prepared {
@@ -135,6 +137,7 @@ impl Ground {
             keys,
             rows: Vec::new(),
             new_keys: Vec::new(),
+            erased: Vec::new(),
         }
     }
 
@@ -155,6 +158,9 @@ impl Ground {
         let original = self.known(&asked.append)?;
         if original.is_none() {
             self.check_versions(&asked.append)?;
+            if let Some(position) = asked.append.erase.iter().find(|position| !(1..=self.head).contains(*position)) {
+                return Err(AppendError::Invalid(format!("there is no event to erase at position {position}")));
+            }
         }
         Ok(original)
     }
@@ -209,6 +215,7 @@ impl Ground {
             let keys = if self.head == first { hashes.as_slice() } else { &[] };
             self.rows.push(recorded(self.head, stream, version, self.now, event, *seal, keys));
         }
+        self.erased.extend_from_slice(&asked.append.erase);
         for key in &asked.append.keys {
             let (hash, digest) = (key.hash, key.digest);
             self.keys.insert(hash, KnownKey { digest, first, count, recorded_at: self.now });

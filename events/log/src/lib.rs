@@ -8,12 +8,14 @@
 //! tables that can be dropped at any time, the projections' rows ([`views`]).
 
 mod append;
+pub mod archive;
 pub mod blob;
 mod desk;
 mod judge;
 pub mod lease;
 mod log;
 mod memory;
+pub mod metrics;
 mod migrate;
 mod postgres;
 mod session;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::{
     append::{Append, AppendError, Appended},
     memory::{Memory, WentBack},
+    metrics::{Follower, Metrics},
     postgres::{PostgresLog, without_password},
     sqlite::SqliteLog,
 };
@@ -284,6 +285,25 @@ impl Log {
     #[must_use]
     pub fn losses(&self) -> watch::Receiver<u64> {
         self.memory().losses()
+    }
+
+    /// What this process did with the ledger since it opened it.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        let losses = *self.losses().borrow();
+        match self {
+            Self::Sqlite(log) => log.counters().read(log.known_head(), losses, Some(log.wal_bytes())),
+            Self::Postgres(log) => log.counters().read(log.known_head(), losses, None),
+        }
+    }
+
+    /// Somebody who follows, for the metric of its lag.
+    #[must_use]
+    pub fn follower(&self, name: &str) -> Follower {
+        match self {
+            Self::Sqlite(log) => log.counters().follower(name),
+            Self::Postgres(log) => log.counters().follower(name),
+        }
     }
 
     fn memory(&self) -> &Memory {

@@ -29,6 +29,7 @@ use crate::{
     desk::Announce,
     log::{Filter, LogError, Open},
     memory::Memory,
+    metrics::Counters,
     session::Session,
     writer::{Writer, raise, unavailable},
 };
@@ -56,6 +57,7 @@ struct Inner {
     hinter: Option<AbortHandle>,
     head: watch::Sender<u64>,
     memory: Arc<Memory>,
+    counters: Arc<Counters>,
     tailer: OnceLock<AbortHandle>,
 }
 
@@ -69,6 +71,7 @@ impl PostgresLog {
     pub(crate) async fn open(url: &str, open: Open) -> Result<Self, LogError> {
         let options = connect::options(url, open)?;
         let memory = Arc::new(Memory::default());
+        let counters = Arc::new(Counters::default());
         let pool = connect::migrated_pool(&options, open, &memory).await?;
         let head = watch::Sender::new(look(&pool, &memory).await?);
         let (mut writer, mut hinter) = (None, None);
@@ -76,13 +79,17 @@ impl PostgresLog {
             // Of its own: only what this process appended is hinted at, or hints would breed hints.
             let appended = watch::Sender::new(0);
             hinter = Some(tokio::spawn(hint(pool.clone(), appended.subscribe())).abort_handle());
-            let announce = Announce { heads: vec![head.clone(), appended], memory: Arc::clone(&memory) };
+            let announce = Announce {
+                heads: vec![head.clone(), appended],
+                memory: Arc::clone(&memory),
+                counters: Arc::clone(&counters),
+            };
             let seat = Arc::new(Seat::new().map_err(|e| unavailable(format!("no randomness: {e}")))?);
             let flusher = Flusher::new(options.clone(), Arc::clone(&seat), announce.clone());
             let session = Session::Postgres(Box::new(PostgresSession::new(options, seat)));
             writer = Some(Writer::start(session, announce, Some(flusher)));
         }
-        let log = Self(Arc::new(Inner { open, pool, writer, hinter, head, memory, tailer: OnceLock::new() }));
+        let log = Self(Arc::new(Inner { open, pool, writer, hinter, head, memory, counters, tailer: OnceLock::new() }));
         if open == Open::ReadWrite && read::is_unflushed(log.pool()).await? {
             tokio::spawn(log.clone().take_over());
         }
@@ -94,7 +101,7 @@ impl PostgresLog {
     async fn take_over(self) {
         let stream = StreamName::stored("engine".to_owned());
         let looked = StreamAppend { stream, expected: Expected::Any, events: Vec::new() };
-        if let Err(error) = self.append(Append { entries: vec![looked], keys: Vec::new() }).await {
+        if let Err(error) = self.append(Append { entries: vec![looked], ..Append::default() }).await {
             // The first append does the same.
             tracing::warn!(%error, "what a process left unflushed is not to be seen yet");
         }
@@ -182,6 +189,14 @@ impl PostgresLog {
 
     pub(crate) async fn durability(&self) -> Result<Vec<String>, LogError> {
         read::durability(&self.0.pool).await
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    pub(crate) fn known_head(&self) -> u64 {
+        *self.0.head.borrow()
     }
 
     pub(crate) fn memory(&self) -> &Memory {

@@ -62,6 +62,13 @@ impl Session {
             Self::Postgres(session) => session.insert(rows, keys).await,
         }
     }
+    /// Erases content and salt at these positions, where there are any; gives how many had some.
+    pub(crate) async fn erase(&mut self, positions: &[u64]) -> Result<u64, Fault> {
+        match self {
+            Self::Sqlite(session) => session.erase(positions).await,
+            Self::Postgres(session) => session.erase(positions).await,
+        }
+    }
     /// Commits a transaction that `wrote` up to `last`, or ends one that did not; true when everything up to `last` is
     /// durable, else it has to be flushed.
     pub(crate) async fn finish(&mut self, wrote: bool, last: u64) -> Result<bool, Fault> {

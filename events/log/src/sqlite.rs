@@ -30,6 +30,7 @@ use crate::{
     desk::Announce,
     log::{Filter, LogError, Open},
     memory::Memory,
+    metrics::Counters,
     session::Session,
     writer::Writer,
 };
@@ -56,6 +57,7 @@ struct Inner {
     read_options: SqliteConnectOptions,
     head: watch::Sender<u64>,
     memory: Arc<Memory>,
+    counters: Arc<Counters>,
     tailer: OnceLock<AbortHandle>,
     leases: tokio::sync::OnceCell<SqlitePool>,
 }
@@ -83,9 +85,11 @@ impl SqliteLog {
         let head = watch::Sender::new(position);
         let pen = Arc::new(Mutex::new(pen));
         let memory = Arc::new(Memory::default());
+        let counters = Arc::new(Counters::default());
         let writer = (open == Open::ReadWrite).then(|| {
             let session = SqliteSession::new(path.clone(), Arc::clone(&pen));
-            let announce = Announce { heads: vec![head.clone()], memory: Arc::clone(&memory) };
+            let announce =
+                Announce { heads: vec![head.clone()], memory: Arc::clone(&memory), counters: Arc::clone(&counters) };
             Writer::start(Session::Sqlite(session), announce, None)
         });
         Ok(Self(Arc::new(Inner {
@@ -97,6 +101,7 @@ impl SqliteLog {
             read_options,
             head,
             memory,
+            counters,
             tailer: OnceLock::new(),
             leases: tokio::sync::OnceCell::new(),
         })))
@@ -187,6 +192,19 @@ impl SqliteLog {
 
     pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
         read::repeated_event(&self.0.readers, first, last).await
+    }
+
+    /// Bytes of the write-ahead log; 0 where there is none.
+    pub(crate) fn wal_bytes(&self) -> u64 {
+        files::wal_bytes(&self.0.path)
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    pub(crate) fn known_head(&self) -> u64 {
+        *self.0.head.borrow()
     }
 
     pub(crate) fn memory(&self) -> &Memory {

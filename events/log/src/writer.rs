@@ -1,7 +1,7 @@
 //! The way to the one writer of a process: what it never takes is refused here, and every caller hears something by its
 //! deadline.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use tokio::{
     sync::{Mutex, mpsc, oneshot, watch},
@@ -14,7 +14,6 @@ use crate::{
     desk::{Announce, Ask, Desk},
     judge::Prepared,
     log::LogError,
-    memory::Memory,
     postgres::Flusher,
     session::Session,
 };
@@ -37,20 +36,25 @@ const QUEUE: usize = 4_096;
 pub(crate) struct Writer {
     queue: Mutex<Option<mpsc::Sender<Ask>>>,
     task: Mutex<Option<JoinHandle<()>>>,
-    memory: Arc<Memory>,
+    announce: Announce,
 }
 
 impl Writer {
     /// Starts the task, and the flusher's where there is one.
     pub(crate) fn start(session: Session, announce: Announce, flusher: Option<Flusher>) -> Self {
         let (queue, asks) = mpsc::channel(QUEUE);
-        let memory = Arc::clone(&announce.memory);
-        let task = tokio::spawn(Desk::new(session, asks, announce, flusher).serve_all());
-        Self { queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)), memory }
+        let task = tokio::spawn(Desk::new(session, asks, announce.clone(), flusher).serve_all());
+        Self { queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)), announce }
     }
 
     pub(crate) async fn append(&self, append: Append) -> Result<Appended, AppendError> {
-        self.memory.check()?;
+        let answer = self.ask(append).await;
+        self.announce.counters.answer(&answer);
+        answer
+    }
+
+    async fn ask(&self, append: Append) -> Result<Appended, AppendError> {
+        self.announce.memory.check()?;
         let bytes = check(&append)?;
         let prepared = Prepared::new(append, bytes).map_err(|e| unavailable(format!("no randomness: {e}")))?;
         let closed = || unavailable("the ledger was closed".to_owned());
@@ -123,6 +127,12 @@ fn check(append: &Append) -> Result<usize, AppendError> {
     }
     if ids.is_empty() && !append.keys.is_empty() {
         return invalid("a key stands at an event, and it has none".to_owned());
+    }
+    if ids.is_empty() && !append.erase.is_empty() {
+        return invalid("an erasure is recorded by an event, and it has none".to_owned());
+    }
+    if append.erase.len() > BATCH_EVENTS {
+        return invalid(format!("it erases {} events, more than {BATCH_EVENTS}", append.erase.len()));
     }
     let keys: HashSet<_> = append.keys.iter().map(|key| key.hash).collect();
     if keys.len() < append.keys.len() {

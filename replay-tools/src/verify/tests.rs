@@ -28,7 +28,7 @@ async fn append(ledger: &Ledger, event_type: &str, schema: u16, facts: &[u8], co
     };
     let stream = StreamName::stored("run-x".to_owned());
     let entries = vec![StreamAppend { stream, expected: Expected::Any, events: vec![event] }];
-    ledger.log.append(Append { entries, keys: Vec::new() }).await.unwrap();
+    ledger.log.append(Append { entries, ..Append::default() }).await.unwrap();
 }
 
 #[tokio::test]

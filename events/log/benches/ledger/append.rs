@@ -163,7 +163,7 @@ fn poll<F: Future>(future: std::pin::Pin<&mut Option<F>>, context: &mut std::tas
 
 fn one(stream: &StreamName, version: u64, event: NewEvent) -> Append {
     let entry = StreamAppend { stream: stream.clone(), expected: Expected::Exact(version), events: vec![event] };
-    Append { entries: vec![entry], keys: Vec::new() }
+    Append { entries: vec![entry], ..Append::default() }
 }
 
 /// The result, as JSON.

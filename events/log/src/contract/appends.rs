@@ -37,6 +37,7 @@ pub(super) async fn every_column_comes_back_as_it_was_given(backend: Backend) {
     let asked = Append {
         entries: vec![to("run-ü", Expected::NoStream, vec![full.clone(), event("run.ended")])],
         keys: vec![first, second],
+        ..Append::default()
     };
     let before = log.store_time().await.unwrap();
     let appended = log.append(asked).await.unwrap();

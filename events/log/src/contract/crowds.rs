@@ -205,7 +205,7 @@ async fn play(log: Log, round: usize, plan: Vec<Step>) -> Vec<Answered> {
         let expected = step.expected.map_or(Expected::Any, Expected::Exact);
         let events = (0..step.count).map(|_| event("run.taken")).collect();
         let keys = step.key.iter().map(|(part, asked)| key(&format!("{round}x{part}"), &asked.to_string())).collect();
-        let answer = log.append(Append { entries: vec![to(&name, expected, events)], keys }).await;
+        let answer = log.append(Append { entries: vec![to(&name, expected, events)], keys, ..Append::default() }).await;
         answers.push((step, name, answer));
     }
     answers

@@ -9,7 +9,7 @@ async fn filled(backend: &Backend) -> Log {
         to("run-a", Expected::Any, vec![worded("run.opened", "words"), event("run.taken")]),
         to("run-b", Expected::Any, vec![event("run.opened")]),
     ];
-    log.append(Append { entries, keys: vec![key("k", "x")] }).await.unwrap();
+    log.append(Append { entries, keys: vec![key("k", "x")], ..Append::default() }).await.unwrap();
     log
 }
 

@@ -7,6 +7,7 @@ fn keyed(expected: Expected, keys: &[(&str, &str)]) -> Append {
     Append {
         entries: vec![to("run-a", expected, vec![event("run.opened"), event("run.taken")])],
         keys: keys.iter().map(|(part, asked)| key(part, asked)).collect(),
+        ..Append::default()
     }
 }
 

@@ -9,28 +9,28 @@ use uuid::Uuid;
 use crate::{Append, Appended, Expected, Filter, Log, NewEvent, Open, StreamAppend, testing::Guard};
 
 /// One backend's fresh database.
-pub(super) struct Backend {
-    pub(super) name: &'static str,
-    pub(super) url: String,
+pub(crate) struct Backend {
+    pub(crate) name: &'static str,
+    pub(crate) url: String,
     #[expect(dead_code, reason = "keeps the database until the case ends")]
-    pub(super) guard: Guard,
+    pub(crate) guard: Guard,
 }
 
 impl Backend {
-    pub(super) fn is_sqlite(&self) -> bool {
+    pub(crate) fn is_sqlite(&self) -> bool {
         self.name == "sqlite"
     }
 
-    pub(super) fn file(&self) -> &str {
+    pub(crate) fn file(&self) -> &str {
         self.url.trim_start_matches("sqlite://")
     }
 
-    pub(super) async fn open(&self) -> Log {
+    pub(crate) async fn open(&self) -> Log {
         Log::open(&self.url, Open::ReadWrite).await.unwrap()
     }
 
     /// Runs SQL behind the ledger's back; gives the rows affected or what the database said.
-    pub(super) async fn sql(&self, sql: &str) -> Result<u64, String> {
+    pub(crate) async fn sql(&self, sql: &str) -> Result<u64, String> {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
         let done = if self.is_sqlite() {
             let options = SqliteConnectOptions::new()
@@ -51,7 +51,7 @@ impl Backend {
     }
 
     /// Takes the guards off, as somebody with the database's password could.
-    pub(super) async fn drop_guards(&self) {
+    pub(crate) async fn drop_guards(&self) {
         let sql = if self.is_sqlite() {
             "DROP TRIGGER events_only_at_head; DROP TRIGGER events_only_erased; DROP TRIGGER events_never_deleted;
              DROP TRIGGER ledger_key_only_added; DROP TRIGGER ledger_key_never_changed;
@@ -64,17 +64,17 @@ impl Backend {
 }
 
 /// Event ids that are new in this test process.
-pub(super) fn new_id() -> Uuid {
+pub(crate) fn new_id() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     Uuid::from_u64_pair(0x0198_c0de_0000_7000, 0x8000_0000_0000_0000 | n)
 }
 
-pub(super) fn stream(name: &str) -> StreamName {
+pub(crate) fn stream(name: &str) -> StreamName {
     StreamName::stored(name.to_owned())
 }
 
-pub(super) fn event(event_type: &str) -> NewEvent {
+pub(crate) fn event(event_type: &str) -> NewEvent {
     NewEvent {
         event_id: new_id(),
         event_type: event_type.to_owned(),
@@ -87,33 +87,33 @@ pub(super) fn event(event_type: &str) -> NewEvent {
     }
 }
 
-pub(super) fn worded(event_type: &str, content: &str) -> NewEvent {
+pub(crate) fn worded(event_type: &str, content: &str) -> NewEvent {
     NewEvent { content: Some(content.as_bytes().to_vec()), ..event(event_type) }
 }
 
-pub(super) fn to(name: &str, expected: Expected, events: Vec<NewEvent>) -> StreamAppend {
+pub(crate) fn to(name: &str, expected: Expected, events: Vec<NewEvent>) -> StreamAppend {
     StreamAppend { stream: stream(name), expected, events }
 }
 
-pub(super) fn append(entries: Vec<StreamAppend>) -> Append {
-    Append { entries, keys: Vec::new() }
+pub(crate) fn append(entries: Vec<StreamAppend>) -> Append {
+    Append { entries, ..Append::default() }
 }
 
 /// One event, wherever the stream is.
-pub(super) fn one(name: &str, event_type: &str) -> Append {
+pub(crate) fn one(name: &str, event_type: &str) -> Append {
     append(vec![to(name, Expected::Any, vec![event(event_type)])])
 }
 
-pub(super) fn key(part: &str, asked: &str) -> Key {
+pub(crate) fn key(part: &str, asked: &str) -> Key {
     Key::new(&["test", part], &[asked.as_bytes()])
 }
 
-pub(super) async fn write(log: &Log, name: &str, count: usize) -> Appended {
+pub(crate) async fn write(log: &Log, name: &str, count: usize) -> Appended {
     let events = (0..count).map(|_| event("run.opened")).collect();
     log.append(append(vec![to(name, Expected::Any, events)])).await.unwrap()
 }
 
-pub(super) async fn all(log: &Log) -> Vec<Recorded> {
+pub(crate) async fn all(log: &Log) -> Vec<Recorded> {
     let mut events = Vec::new();
     loop {
         let after = events.last().map_or(0, |event: &Recorded| event.position);

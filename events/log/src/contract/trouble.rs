@@ -102,6 +102,7 @@ async fn a_commit_without_an_answer_is_looked_up_and_not_repeated() {
         let keyed = Append {
             entries: vec![to("run-a", Expected::Exact(version), vec![event("run.taken"), event("run.ended")])],
             keys: vec![key(&version.to_string(), "x")],
+            ..Append::default()
         };
         let stale = append(vec![to("run-a", Expected::Exact(99), vec![event("run.taken")])]);
         let (done, other, refused) =

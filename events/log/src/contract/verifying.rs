@@ -13,7 +13,7 @@ async fn filled(backend: &Backend) -> Log {
         first.causation_id = Some(first.event_id);
         first.correlation_id = Some(name.to_owned());
         let entries = vec![to(name, Expected::Any, vec![first, event("run.taken")])];
-        log.append(Append { entries, keys: vec![key(&at.to_string(), "x")] }).await.unwrap();
+        log.append(Append { entries, keys: vec![key(&at.to_string(), "x")], ..Append::default() }).await.unwrap();
     }
     log
 }

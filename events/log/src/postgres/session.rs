@@ -25,6 +25,9 @@ const STEP: Duration = Duration::from_secs(25);
 /// head from before its wait. The row is never updated: an updated one rots under an open snapshot.
 const BEGIN: &str = "BEGIN; SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE";
 
+const ERASE: &str = "UPDATE events SET content = NULL, salt = NULL
+    WHERE position = ANY ($1::bigint[]) AND content IS NOT NULL";
+
 /// The lock must not be held while the disk works: the flusher waits for that.
 const COMMIT_UNFLUSHED: &str = "SET LOCAL synchronous_commit = off; COMMIT";
 
@@ -130,6 +133,11 @@ impl PostgresSession {
             .bind(column(keys, |key| signed(key.first)))
             .bind(column(keys, |key| signed(key.count)));
         step(query.execute(self.connection()?)).await.map(drop)
+    }
+
+    pub(crate) async fn erase(&mut self, positions: &[u64]) -> Result<u64, Fault> {
+        let erase = sqlx::query(ERASE).bind(column(positions, |position| signed(*position)));
+        Ok(step(erase.execute(self.connection()?)).await?.rows_affected())
     }
 
     pub(crate) async fn finish(&mut self, wrote: bool, last: u64) -> Result<bool, Fault> {

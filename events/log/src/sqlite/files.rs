@@ -102,9 +102,13 @@ async fn look(options: &SqliteConnectOptions) -> Result<Found, sqlx::Error> {
 
 /// Whether appends may stand beside the file that are not in it yet.
 fn has_wal(path: &Path) -> bool {
+    wal_bytes(path) > 0
+}
+
+pub(super) fn wal_bytes(path: &Path) -> u64 {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    fs::metadata(wal).is_ok_and(|wal| wal.len() > 0)
+    fs::metadata(wal).map_or(0, |wal| wal.len())
 }
 
 fn check_writable(path: &Path) -> Result<(), LogError> {

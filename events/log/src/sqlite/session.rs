@@ -28,11 +28,12 @@ pub(crate) struct SqliteSession {
     pen: Arc<Mutex<Option<SqliteConnection>>>,
     held: Option<OwnedMutexGuard<Option<SqliteConnection>>>,
     is_new: bool,
+    has_erased: bool,
 }
 
 impl SqliteSession {
     pub(crate) fn new(path: PathBuf, pen: Arc<Mutex<Option<SqliteConnection>>>) -> Self {
-        Self { path, pen, held: None, is_new: false }
+        Self { path, pen, held: None, is_new: false, has_erased: false }
     }
 
     fn connection(&mut self) -> Result<&mut SqliteConnection, Fault> {
@@ -177,6 +178,35 @@ impl SqliteSession {
         leaf.map_err(|error| self.fault(&error))
     }
 
+    pub(crate) async fn erase(&mut self, positions: &[u64]) -> Result<u64, Fault> {
+        let mut erased = 0;
+        for part in shaped(positions) {
+            let sql = format!(
+                "UPDATE events SET content = NULL, salt = NULL WHERE position IN (?{}) AND content IS NOT NULL",
+                ", ?".repeat(part.len() - 1)
+            );
+            let query =
+                part.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, position| query.bind(signed(*position)));
+            let done = query.execute(self.connection()?).await.map_err(|error| self.fault(&error))?;
+            erased += done.rows_affected();
+        }
+        self.has_erased = erased > 0;
+        Ok(erased)
+    }
+
+    /// Takes the erased words out of the WAL too. Who reads just now keeps them there until the next time that the WAL
+    /// is folded into the file; nobody waits for that.
+    async fn truncate_wal(&mut self) {
+        if std::mem::take(&mut self.has_erased)
+            && let Ok(connection) = self.connection()
+        {
+            let truncate = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 30000";
+            if let Err(error) = sqlx::raw_sql(truncate).execute(connection).await {
+                tracing::warn!(%error, "what was erased is still in the write-ahead log");
+            }
+        }
+    }
+
     /// One file has one writer at a time, which flushes under the lock: what is committed is durable.
     pub(crate) async fn finish(&mut self, wrote: bool) -> Result<bool, Fault> {
         if wrote {
@@ -197,6 +227,7 @@ impl SqliteSession {
                 _ => Fault::Unknown(said),
             });
         }
+        self.truncate_wal().await;
         self.held = None;
         Ok(())
     }
