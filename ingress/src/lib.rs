@@ -6,7 +6,6 @@
 mod api;
 pub mod app;
 pub mod auth;
-#[cfg(feature = "dashboard")]
 pub mod dashboard;
 pub mod error;
 mod hooks;

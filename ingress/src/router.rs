@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::{
     api::{audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, status, triggers},
     app::{App, Stopping},
-    auth,
+    auth, dashboard,
     error::{Kind, Problem},
     hooks::{self, Doors},
 };
@@ -31,11 +31,7 @@ const BODY_DEADLINE: Duration = Duration::from_secs(30);
 /// What `--listen` serves: everything.
 pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Router {
     let api = api_v1(&app);
-    #[cfg(feature = "dashboard")]
-    let pages = crate::dashboard::routes();
-    #[cfg(not(feature = "dashboard"))]
-    let pages = Router::new();
-    pages
+    dashboard::routes()
         .nest("/api/v1", api)
         .route("/ready", get(status::ready))
         .with_state(app)
