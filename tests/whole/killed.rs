@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::deployment::{Deployment, Server, wait};
 
 const ROUTINES: usize = 200;
+const MAKERS: usize = 10;
 /// Others wait a minute before they give a runner up, and look every ten seconds.
 const GIVEN_UP: Duration = Duration::from_secs(90);
 
@@ -26,22 +27,30 @@ fn of_two_processes_one_is_killed_while_200_windows_fall_due_and_each_ends_once(
     let (one, two) = (deployment.serve(), deployment.serve());
     let token = format!("Bearer {}", deployment.token());
     let bot = deployment.one(&["bot", "add", "--name", "ops"]);
-    let due = now().as_secs() + 12;
+    let due = now().as_secs() + 25;
     let at = Micros(i64::try_from(due).unwrap() * SECOND_US).to_string();
     let steps: Vec<_> = (0..4)
         .map(|n| json!({"tool": "computer_write_file", "arguments": {"path": format!("{n}.txt"), "contents": "x"}}))
         .collect();
-    for n in 0..ROUTINES {
-        let body = json!({
-            "name": format!("r{n}"),
-            "bot": bot["id"],
-            "schedule": {"kind": "once", "at": at},
-            "recording": {"steps": steps},
-        });
-        let headers = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
-        let answer = two.post("/api/v1/routines", &headers, body.to_string().as_bytes()).unwrap();
-        assert!(answer.status < 300, "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
-    }
+    // Many at a time, as a person with a script would: each answer waits until it can be read back.
+    thread::scope(|scope| {
+        for maker in 0..MAKERS {
+            let (two, token, bot, at, steps) = (&two, &token, &bot, &at, &steps);
+            scope.spawn(move || {
+                for n in (maker..ROUTINES).step_by(MAKERS) {
+                    let body = json!({
+                        "name": format!("r{n}"),
+                        "bot": bot["id"],
+                        "schedule": {"kind": "once", "at": at},
+                        "recording": {"steps": steps},
+                    });
+                    let headers = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
+                    let answer = two.post("/api/v1/routines", &headers, body.to_string().as_bytes()).unwrap();
+                    assert!(answer.status < 300, "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+                }
+            });
+        }
+    });
     assert!(now().as_secs() < due, "the routines were not made in time; give the test a later window");
     thread::sleep(Duration::from_secs(due).saturating_sub(now()) + Duration::from_millis(chance(1_500)));
     one.kill();

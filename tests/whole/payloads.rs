@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::deployment::{Deployment, wait};
+use crate::{
+    deployment::{Deployment, wait},
+    http,
+};
 
 #[test]
 fn every_github_payload_is_taken_in_once_and_kept_byte_for_byte() {
@@ -31,17 +34,22 @@ fn every_github_payload_is_taken_in_once_and_kept_byte_for_byte() {
         server.post(path, &headers, body).unwrap()
     };
 
+    let token = format!("Bearer {}", deployment.token());
     let mut first = None;
-    for (at, (kind, file)) in payloads.iter().enumerate() {
-        let body = fs::read(file).unwrap();
-        let answer = post(&format!("gh-{at}"), kind, &body);
-        assert_eq!(answer.status, 202, "{}: {}", file.display(), String::from_utf8_lossy(&answer.body));
+    for (at, (kind, body)) in payloads.iter().enumerate() {
+        let answer = post(&format!("gh-{at}"), kind, body);
+        assert_eq!(answer.status, 202, "{kind}: {}", String::from_utf8_lossy(&answer.body));
         let expected = if at == 0 { "captured" } else { "awaiting_confirmation" };
         assert_eq!(answer.json()["status"], expected);
-        first.get_or_insert((answer.json()["delivery"].clone(), body));
+        let delivery = answer.json()["delivery"].clone();
+        let kept = format!("/api/v1/deliveries/{}/body", delivery.as_str().unwrap());
+        let kept = http::send(&server.address, "GET", &kept, &[("Authorization", &token)], b"").unwrap();
+        assert_eq!(kept.status, 200);
+        assert!(kept.json()["body"].as_str().unwrap().as_bytes() == body, "{kind}: other bytes are kept");
+        first.get_or_insert(delivery);
     }
-    let (first, body) = first.unwrap();
-    let again = post("gh-0", &payloads[0].0, &body);
+    let first = first.unwrap();
+    let again = post("gh-0", &payloads[0].0, &payloads[0].1);
     assert_eq!((again.status, &again.json()["duplicate"]), (200, &json!(true)));
     assert_eq!(again.json()["delivery"], first);
 
@@ -49,9 +57,8 @@ fn every_github_payload_is_taken_in_once_and_kept_byte_for_byte() {
     let deliveries = deployment.run(&["trigger", "deliveries", id]);
     assert_eq!(deliveries.len(), payloads.len());
     deployment.one(&["trigger", "confirm", id]);
-    let (kind, file) = payloads.iter().find(|(kind, _)| kind == "push").unwrap();
-    let body = fs::read(file).unwrap();
-    let accepted = post("gh-push", kind, &body);
+    let (kind, body) = payloads.iter().find(|(kind, _)| kind == "push").unwrap();
+    let accepted = post("gh-push", kind, body);
     assert_eq!((accepted.status, &accepted.json()["status"]), (202, &json!("accepted")));
     let delivery = accepted.json()["delivery"].clone();
     wait(Duration::from_secs(30), "the push to become a run that ended", || {
@@ -81,22 +88,17 @@ fn routine(deployment: &Deployment, bot: &str) -> String {
     deployment.one(&arguments)["id"].as_str().unwrap().to_owned()
 }
 
-/// Each payload of github.com with its event type.
-fn payloads() -> Vec<(String, PathBuf)> {
+/// Each of GitHub's example payloads with its event type, as one POST carries it.
+fn payloads() -> Vec<(String, Vec<u8>)> {
     let modules = env::var_os("MIDWATCH_TEST_NODE_MODULES")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node_modules"), PathBuf::from);
-    let root = modules.join("@octokit/webhooks-examples/api.github.com");
-    let kinds =
-        fs::read_dir(&root).unwrap_or_else(|error| panic!("{}: {error}; run `npm ci` in tests", root.display()));
-    let mut payloads = Vec::new();
-    for kind in kinds.map(Result::unwrap).filter(|entry| entry.path().is_dir()) {
-        let name = kind.file_name().into_string().unwrap();
-        for file in fs::read_dir(kind.path()).unwrap().map(|entry| entry.unwrap().path()) {
-            if file.extension().is_some_and(|extension| extension == "json") {
-                payloads.push((name.clone(), file));
-            }
-        }
-    }
-    payloads.sort();
-    payloads
+    let index = modules.join("@octokit/webhooks-examples/api.github.com/index.json");
+    let index = fs::read(&index).unwrap_or_else(|error| panic!("{}: {error}; run `npm ci` in tests", index.display()));
+    let kinds: Vec<Value> = serde_json::from_slice(&index).unwrap();
+    let of_kind = |kind: &Value| {
+        let name = kind["name"].as_str().unwrap().to_owned();
+        let examples = kind["examples"].as_array().unwrap().iter().map(Value::to_string);
+        examples.map(|example| (name.clone(), example.into_bytes())).collect::<Vec<_>>()
+    };
+    kinds.iter().flat_map(of_kind).collect()
 }
