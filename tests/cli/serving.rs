@@ -1,7 +1,8 @@
 //! A server beside the verbs: what they hand over, it does.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -20,7 +21,11 @@ struct Server {
 
 impl Server {
     fn start(home: &Home, more: &[&str]) -> Self {
-        let serve = [&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat();
+        Self::of(home, &[&["serve"], more].concat())
+    }
+
+    fn of(home: &Home, verb: &[&str]) -> Self {
+        let serve = [verb, &["--listen", "127.0.0.1:0", "--json"]].concat();
         let mut process = home.command(&serve).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut out = BufReader::new(process.stdout.take().unwrap());
         let mut line = String::new();
@@ -52,6 +57,24 @@ fn wait(what: &str, mut so: impl FnMut() -> bool) {
         assert!(started.elapsed() < Duration::from_secs(30), "waited for {what}");
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// Does what a printed `curl` would do; the status of the answer.
+fn posted(curl: &str) -> u16 {
+    let words: Vec<&str> = curl.split('\'').collect();
+    let [command, authorization, _, content_type, _, body, ..] = words[..] else { panic!("{curl}") };
+    let url = command.split(' ').find_map(|word| word.strip_prefix("http://")).unwrap();
+    let (address, path) = url.split_at(url.find('/').unwrap());
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\n{authorization}\r\n{content_type}\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 fn last_outcome(home: &Home) -> Value {
@@ -112,10 +135,45 @@ fn a_process_that_is_off_starts_nothing() {
     let bot = home.id(&["bot", "add", "--name", "ops"]);
     let routine = home.routine(&bot, "Minutes", EVERY_MINUTE);
     let server = Server::start(&home, &["--halted"]);
+    let off = [("MIDWATCH_SCHEDULER", "off")];
+    home.fails_with(&off, &["run", "now", &routine], 1, "halted");
     home.json(&["run", "now", &routine]);
     thread::sleep(Duration::from_secs(3));
     let runs = home.json(&["run", "list"]);
     assert_eq!(runs.as_array().unwrap().len(), 1, "no window was claimed: {runs}");
     assert_eq!(runs[0]["state"], "waiting", "and nothing was executed: {runs}");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn a_demo_serves_what_it_prints() {
+    let home = Home::new();
+    let dir = home.path("demo").display().to_string();
+    let server = Server::of(&home, &["demo", "--dir", &dir]);
+    let said = &server.said;
+    let url = said["url"].as_str().unwrap();
+    assert!(said["link"].as_str().unwrap().starts_with(&format!("{url}/sign-in/")), "{said}");
+    let (db, state) = (format!("sqlite://{dir}/midwatch.db"), format!("{dir}/state"));
+    let of_demo = |arguments: &[&str]| {
+        let ran =
+            home.run_with(&[("XDG_STATE_HOME", &state), ("MIDWATCH_DB", &db)], &[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        serde_json::from_str::<Value>(&ran.out).unwrap()
+    };
+    let status =
+        |answer: &Value| answer.as_array().unwrap().iter().map(|row| row["status"].clone()).collect::<Vec<_>>();
+    let trigger = said["trigger"].as_str().unwrap();
+
+    let curl = said["curl"].as_str().unwrap();
+    assert_eq!(posted(curl), 202);
+    assert_eq!(status(&of_demo(&["trigger", "deliveries", trigger])), ["captured"]);
+    assert!(said["confirm"].as_str().unwrap().ends_with(&format!("trigger confirm {trigger}")), "{said}");
+    of_demo(&["trigger", "confirm", trigger]);
+    assert_eq!(posted(&curl.replace("\"order\":17", "\"order\":18")), 202);
+    wait("the delivery to run", || status(&of_demo(&["trigger", "deliveries", trigger]))[0] == "started");
+    wait("the minute's routine to run", || {
+        let rows = of_demo(&["routine", "list"]);
+        rows.as_array().unwrap().iter().any(|row| row["name"] == "Every minute" && row["last_outcome"] == "succeeded")
+    });
     assert_eq!(server.end(), Some(0));
 }
