@@ -243,17 +243,51 @@ class Bench:
             title = json.loads(found.read_text(encoding="utf-8"))["title"]
             self.single[title] = [estimates["median"]["point_estimate"]]
 
-    def flush_us(self) -> float:
-        """How long this disk takes to flush one page, by the median."""
-        took = []
+    def flush(self) -> str:
+        """How long this disk takes to flush 8 kB, by the median: at the end of a growing file, and inside one."""
+        medians = []
         with open(self.scratch / "flush", "wb") as file:
-            for _ in range(200):
-                file.write(b"m" * 8192)
-                file.flush()
-                began = time.perf_counter()
-                os.fdatasync(file.fileno())
-                took.append(time.perf_counter() - began)
-        return statistics.median(took) * 1e6
+            for growing in [True, False]:
+                took = []
+                for at in range(200):
+                    if not growing:
+                        file.seek(at * 8192)
+                    file.write(b"m" * 8192)
+                    file.flush()
+                    began = time.perf_counter()
+                    os.fdatasync(file.fileno())
+                    took.append(time.perf_counter() - began)
+                medians.append(f"{statistics.median(took) * 1e3:.2f}")
+        return f"{medians[0]} ms where the file grows and {medians[1]} ms where it does not"
+
+
+def cpu_seconds() -> tuple[float, float]:
+    """What all processes have used, and what ours have: this one, those it waited for, and the server's."""
+    fields = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:]
+    user, nice, system, _, _, irq, softirq, steal = (int(field) for field in fields[:8])
+    tick = os.sysconf("SC_CLK_TCK")
+    ours = sum(os.times()[:4])
+    server = psql("postgres", "-c", "SELECT pg_read_file('postmaster.pid')").split()[0]
+    for stat in glob.glob("/proc/[0-9]*/stat"):
+        try:
+            pid, _, rest = Path(stat).read_text(encoding="utf-8").replace(" (", ") ", 1).partition(") ")
+        except OSError:
+            continue
+        values = rest.rpartition(") ")[2].split()
+        if server in (pid, values[1]):
+            # Of each process, and of the connections that have ended.
+            ours += sum(int(value) for value in values[11:15]) / tick
+    return (user + nice + system + irq + softirq + steal) / tick, ours
+
+
+def busy_with_others(before: tuple[float, float]) -> str:
+    """The share of the processors that went to others while this ran."""
+    all_after, ours_after = cpu_seconds()
+    others = max(0.0, all_after - before[0] - (ours_after - before[1]))
+    return f"{others / (time.monotonic() - STARTED) / (os.cpu_count() or 1):.0%}"
+
+
+STARTED = time.monotonic()
 
 
 def main() -> None:
@@ -263,7 +297,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="midwatch-bench.", dir="/tmp") as scratch:
         bench = Bench(Path(scratch))
         bench.facts["load before"] = f"{os.getloadavg()[0]:.1f}"
-        bench.facts["flush"] = f"{bench.flush_us():,.0f} µs"
+        cpu = cpu_seconds()
+        bench.facts["flush"] = bench.flush()
         try:
             bench.prepare()
             for turn in range(ROUNDS):
@@ -274,7 +309,8 @@ def main() -> None:
             bench.facts["server"] = psql("postgres", "-c", "SHOW server_version").strip()
             for setting in ["fsync", "synchronous_commit", "wal_sync_method", "shared_buffers"]:
                 bench.facts[setting] = psql("postgres", "-c", f"SHOW {setting}").strip()
-            bench.facts["flush after"] = f"{bench.flush_us():,.0f} µs"
+            bench.facts["flush after"] = bench.flush()
+            bench.facts["busy"] = busy_with_others(cpu)
         finally:
             bench.stop()
     bench.facts["minutes"] = f"{(time.time() - began) / 60:.0f}"

@@ -43,6 +43,11 @@ def ms(value_us: float) -> str:
     return f"{value_us / 1000:.2f}" if value_us < 100_000 else f"{value_us / 1000:.0f}"
 
 
+def times(ratio: float) -> str:
+    """A ratio, to two or three places."""
+    return f"{ratio:.2f} ×" if ratio < 10 else f"{ratio:.1f} ×"
+
+
 class Middle:
     """The medians of all rounds."""
 
@@ -81,7 +86,7 @@ def against(middle: Middle, subject: str, peers: list[str], need: float, bar: st
     if not ours or not peer:
         return row(bar, f"≥ {need:g} ×", None, need, "no number of one of them")
     ratio = ours[0] / peer[0]
-    compared = f"{rate(ours[0])}/s (ours, {ours[1]} callers) ÷ {rate(peer[0])}/s ({peer[1]}, {peer[2]} callers) = {ratio:.1f} ×"
+    compared = f"{rate(ours[0])}/s (ours, {ours[1]} callers) ÷ {rate(peer[0])}/s ({peer[1]}, {peer[2]} callers) = {times(ratio)}"
     return row(bar, f"≥ {need:g} ×", ratio, need, compared)
 
 
@@ -135,11 +140,12 @@ def table(middle: Middle) -> list[str]:
         low = min(cell["rate"] for cell in middle.numbers[subject, callers])
         high = max(cell["rate"] for cell in middle.numbers[subject, callers])
         ratio = ""
-        if not subject.startswith("ours"):
+        # What answers before the disk has it is no match, either way.
+        if not subject.startswith("ours") and "unflushed" not in subject:
             backend = "ours, SQLite" if "sqlite" in subject.lower() else "ours, PostgreSQL"
             same = middle.get(backend, callers)
             ours, at = (same, callers) if same else (middle.most(backend) or (None, 0))
-            ratio = f"{rate(ours)}/s at {at} ÷ {rate(value)}/s = {ours / value:.1f} ×" if ours and value else ""
+            ratio = f"{rate(ours)}/s at {at} ÷ {rate(value)}/s = {times(ours / value)}" if ours and value else ""
         p50, p99 = middle.get(subject, callers, "p50_us") or 0, middle.get(subject, callers, "p99_us") or 0
         spread = f"{rate(low)} – {rate(high)}"
         lines.append(f"| {subject} | {callers} | {rate(value)} | {spread} | {ms(p50)} | {ms(p99)} | {ratio} |")
@@ -194,8 +200,9 @@ def document(numbers: Numbers, single: dict[str, list[float]], failures: dict[st
         "Written by `make bench`; not edited by hand. Everything below ran on one machine in one go, in turns.",
         "",
         f"* **When**: {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {facts.get('minutes', '?')} minutes.",
-        f"* **Machine**: {machine()}. Flushing one page of 8 kB takes {facts.get('flush', '?')} before the run and "
-        f"{facts.get('flush after', '?')} after it. Load average before the run: {facts.get('load before', '?')}.",
+        f"* **Machine**: {machine()}. Flushing 8 kB took {facts.get('flush', '?')} before the run, "
+        f"{facts.get('flush after', '?')} after it. Load average before the run: {facts.get('load before', '?')}; about "
+        f"{facts.get('busy', '?')} of the processors' time went to other work meanwhile, which costs the faster ones most.",
         f"* **Versions**: {versions(facts)}.",
         f"* **PostgreSQL**: one throw-away server for all, its default settings: {settings}. SQLite files lie on the same "
         "disk.",

@@ -79,5 +79,5 @@ peer python python_peer
 peer cqrs-es cargo_peers
 peer nats nats_peer
 
-export MIDWATCH_BENCH_TARGET=$target
+export MIDWATCH_BENCH_TARGET=$target PYTHONDONTWRITEBYTECODE=1
 exec scripts/with-postgres.sh python3 benches/measure.py 9>&-
