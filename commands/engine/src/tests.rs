@@ -4,6 +4,7 @@ mod claims;
 mod clock;
 mod deployment;
 mod handle;
+mod idle;
 mod intake;
 mod people;
 mod projector;
