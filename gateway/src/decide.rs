@@ -337,3 +337,6 @@ pub(crate) async fn pause(job: &Job, attempt: u32) {
     let span = Duration::from_micros(most_ms * u64::from(chance) * 4);
     job.engine.world().clock.sleep(span).await;
 }
+
+#[cfg(test)]
+mod tests;
