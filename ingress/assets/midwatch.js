@@ -7,7 +7,9 @@
   // Newer rows are announced, never inserted: what somebody is reading stays where it is.
   const standing = byId("standing");
   const newer = byId("newer");
-  if (standing && newer) {
+  // A form that is being filled in is not to be loaded again.
+  const filling = document.querySelector("form.big");
+  if (standing && newer && !filling) {
     standing.addEventListener("newer", (event) => {
       const here = new URL(window.location.href);
       here.searchParams.delete("done");

@@ -181,7 +181,7 @@ impl Row {
             Some(id) => Some((names.trigger(engine, id).await?, format!("/triggers/{id}"))),
             None => None,
         };
-        let on = row.fingerprint.as_deref().or(row.subject.as_deref()).or(row.tool.as_deref());
+        let on = row.fingerprint.as_deref().or(row.tool.as_deref()).or(row.subject.as_deref());
         let (what, known) = words::event(&row.event);
         Ok(Self {
             position: row.position,

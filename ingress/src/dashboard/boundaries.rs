@@ -16,8 +16,7 @@ use super::{
     frame::{Failure, Frame, Page, Section, ok},
     listing::{self, ROWS},
     names,
-    routine::indented,
-    text::Shown,
+    text::{Shown, indented},
     time::When,
     visitor::Visitor,
 };

@@ -9,8 +9,7 @@ use super::{
     boundaries::RuleView,
     fields::Fields,
     frame::{Failure, Frame, Page, Section, capital, html, ok},
-    routine::indented,
-    text::Shown,
+    text::{Shown, indented},
     visitor::{Posted, Visitor, seen},
 };
 use crate::{api, app::App, auth::Caller, error::Finding};

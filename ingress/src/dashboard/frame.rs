@@ -63,10 +63,11 @@ pub(crate) struct Frame {
     /// What was done by the form that led here.
     pub(crate) done: Option<&'static str>,
     /// The position the page's rows are as of.
-    pub(crate) position: u64,
     pub(crate) position_text: String,
     pub(crate) lag: String,
     pub(crate) live_runs: String,
+    /// Where the page hears what is new.
+    pub(crate) live: String,
     pub(crate) now: Micros,
 }
 
@@ -110,10 +111,10 @@ impl Frame {
             request: engine.world().uuid().to_string(),
             halted,
             done: done(query.get("done")),
-            position,
             position_text: grouped(position),
             lag: lag(behind),
             live_runs: counted(live, "live run", "live runs"),
+            live: format!("/live?since={position}"),
             now,
         })
     }

@@ -16,8 +16,9 @@ use axum::{
 };
 use futures_util::stream;
 use midwatch_engine::projector;
+use midwatch_events::id::RunId;
 use midwatch_log::views::{Cell, Condition, Test};
-use midwatch_projections::audit::Audit;
+use midwatch_projections::{audit::Audit, run_timeline::RunTimeline};
 use tokio::sync::watch;
 
 use super::{
@@ -46,7 +47,7 @@ struct Standing {
     live_runs: String,
 }
 
-/// `GET /live?since=POSITION`.
+/// `GET /live?since=POSITION`; with `run=ID`, only that run's steps are announced.
 pub(super) async fn stream(
     State(app): State<App>,
     Visitor(caller): Visitor,
@@ -54,8 +55,12 @@ pub(super) async fn stream(
     query: Fields,
 ) -> Page {
     let since = query.get("since").parse().unwrap_or(0);
+    let run = match query.filled("run") {
+        Some(id) => Some(scope::run(&app, &caller, id).await?.id),
+        None => None,
+    };
     let head = app.engine.log().follow();
-    let look = Look { app, caller, since, head, stopping, queue: VecDeque::new(), shown: None, begun: false };
+    let look = Look { app, caller, since, run, head, stopping, queue: VecDeque::new(), shown: None, begun: false };
     let events = stream::unfold(look, |mut look| async move {
         let event = look.next().await?;
         Some((Ok::<_, Infallible>(event), look))
@@ -68,6 +73,7 @@ struct Look {
     app: App,
     caller: Caller,
     since: u64,
+    run: Option<RunId>,
     head: watch::Receiver<u64>,
     stopping: Stopping,
     queue: VecDeque<Event>,
@@ -148,7 +154,10 @@ impl Look {
             self.queue.push_back(Event::default().event("runs").data("changed"));
         }
         if now.newer > 0 && before.is_none_or(|before| before.newer != now.newer) {
-            let text = counted(now.newer, "newer event", "newer events");
+            let text = match self.run {
+                Some(_) => counted(now.newer, "newer step", "newer steps"),
+                None => counted(now.newer, "newer event", "newer events"),
+            };
             self.queue.push_back(Event::default().event("newer").data(text));
         }
         Ok(true)
@@ -164,10 +173,7 @@ impl Look {
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         let (position, behind) = standing(&self.app).await?;
-        let since = i64::try_from(self.since).unwrap_or(i64::MAX);
-        let mut filters = vec![Condition { column: "position", is: Test::Gt(Cell::Int(since)) }];
-        filters.extend(scope::of_own_routines(&self.app, &self.caller).await?);
-        let newer = projector::count::<Audit>(&self.app.engine, &filters).await?;
+        let newer = self.newer(position).await?;
         let mut runs = Vec::new();
         for unattended in [false, true] {
             let rows = live_rows(&self.app, &self.caller, unattended).await?;
@@ -175,5 +181,21 @@ impl Look {
         }
         let live = live_runs(&self.app, &self.caller).await?;
         Ok(Snapshot { position, behind, live, newer, runs })
+    }
+
+    /// How much there is that the page does not show.
+    async fn newer(&self, position: u64) -> Result<u64, Failure> {
+        let engine = &self.app.engine;
+        let since = i64::try_from(self.since).unwrap_or(i64::MAX);
+        let after = Condition { column: "position", is: Test::Gt(Cell::Int(since)) };
+        if let Some(run) = self.run {
+            let of_run = Condition { column: "run", is: Test::Eq(Cell::Text(run.to_string())) };
+            return Ok(projector::count::<RunTimeline>(engine, &[of_run, after]).await?);
+        }
+        match scope::of_own_routines(&self.app, &self.caller).await? {
+            Some(own) => Ok(projector::count::<Audit>(engine, &[after, own]).await?),
+            // Whoever sees everything needs no counting.
+            None => Ok(position.saturating_sub(self.since)),
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::{
     routines::Row,
     runs::RunLine,
     scope,
-    text::{Shown, counted},
+    text::{Shown, counted, indented},
     time::{Previewed, When, span},
     visitor::{Posted, Visitor, seen},
 };
@@ -69,12 +69,6 @@ impl Words {
             (None, None) => None,
         }
     }
-}
-
-/// JSON with line breaks; anything else as it is.
-pub(crate) fn indented(json: &str) -> String {
-    let value: Option<serde_json::Value> = serde_json::from_str(json).ok();
-    value.and_then(|value| serde_json::to_string_pretty(&value).ok()).unwrap_or_else(|| json.to_owned())
 }
 
 /// A routine's work, as its stream tells it.

@@ -24,7 +24,7 @@ use super::{
     routine,
     schedule_form::{Previewing, ScheduleFields},
     scope,
-    text::Shown,
+    text::{Shown, indented},
     visitor::{Posted, Visitor, seen},
 };
 use crate::{app::App, auth::Caller, error::Problem};
@@ -95,7 +95,7 @@ impl Typed {
             name: row.name.clone(),
             recorded: row.work == WorkKind::Recording,
             instruction: work.instruction.unwrap_or_default(),
-            recording: work.recording.map(|text| routine::indented(&text)).unwrap_or_default(),
+            recording: work.recording.map(|text| indented(&text)).unwrap_or_default(),
             schedule: ScheduleFields::stored(&row.schedule),
             grace_s: row.limits.grace_s.to_string(),
             deadline_s: row.limits.deadline_s.to_string(),
@@ -226,7 +226,7 @@ async fn edited(app: &App, posted: &Posted, row: &RoutineRow, typed: &Typed) -> 
 
 /// The form shows a recording with line breaks of its own.
 fn same_work(before: &Work, after: &Work) -> bool {
-    let recording = |work: &Work| work.recording.as_deref().map(routine::indented);
+    let recording = |work: &Work| work.recording.as_deref().map(indented);
     before.instruction == after.instruction && recording(before) == recording(after)
 }
 

@@ -80,7 +80,8 @@ async fn view(
 ) -> Result<RunPage, Failure> {
     let engine = &app.engine;
     let title = format!("Run {}", short_id(row.id));
-    let frame = Frame::new(app, caller, Section::Runs, title, query).await?;
+    let mut frame = Frame::new(app, caller, Section::Runs, title, query).await?;
+    frame.live.push_str(&format!("&run={}", row.id));
     let now = frame.now;
     let words = scope::reads_words(caller, row.owner);
     let after: Option<u64> = query.filled("after").and_then(|position| position.parse().ok());

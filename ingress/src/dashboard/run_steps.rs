@@ -12,9 +12,8 @@ use midwatch_projections::run_timeline::{Detail, TimelineRow};
 
 use super::{
     frame::Failure,
-    routine::indented,
     status::Mark,
-    text::{Shown, bytes, spaced},
+    text::{Shown, bytes, indented, spaced},
     time::{When, span},
 };
 

@@ -1,1 +1,6 @@
+//! The pages, of a real server over a real ledger.
 
+mod forms;
+mod pages;
+mod people;
+mod story;

@@ -122,6 +122,52 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
+/// JSON with line breaks, and nothing else changed: members keep their order and numbers their digits. What is no JSON
+/// stays as it is.
+pub(crate) fn indented(json: &str) -> String {
+    if serde_json::from_str::<serde::de::IgnoredAny>(json).is_err() {
+        return json.to_owned();
+    }
+    let mut out = String::with_capacity(json.len() * 2);
+    let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
+    for c in json.chars().filter(|c| *c != '\r') {
+        if in_text {
+            out.push(c);
+            in_text = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+            continue;
+        }
+        match c {
+            ' ' | '\t' | '\n' => continue,
+            '"' => in_text = true,
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                if !out.ends_with(['{', '[']) {
+                    new_line(&mut out, depth);
+                }
+            }
+            _ if out.ends_with(['{', '[']) => new_line(&mut out, depth),
+            _ => {}
+        }
+        if c == '"' && out.ends_with(['{', '[']) {
+            new_line(&mut out, depth);
+        }
+        out.push(c);
+        match c {
+            '{' | '[' => depth += 1,
+            ',' => new_line(&mut out, depth),
+            ':' => out.push(' '),
+            _ => {}
+        }
+    }
+    out
+}
+
+fn new_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n("  ", depth));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +184,19 @@ mod tests {
     #[test]
     fn query_values_are_encoded() {
         assert_eq!(encoded("bot:a b&c=\"ü\""), "bot:a+b%26c%3D%22%C3%BC%22");
+    }
+
+    #[test]
+    fn json_is_indented_and_otherwise_kept() {
+        let json = r#"{"b":[1,{}],"a":{"n":12345678901234567890123,"t":"a, \\"{ \\\\"}, "e":[]}"#;
+        let shown = indented(json);
+        assert_eq!(
+            shown,
+            "{\n  \"b\": [\n    1,\n    {}\n  ],\n  \"a\": {\n    \"n\": 12345678901234567890123,\n    \"t\": \"a, \\\"{ \\\\\"\n  \
+             },\n  \"e\": []\n}"
+        );
+        assert_eq!(indented(&shown), shown);
+        assert_eq!(indented("{\"a\":"), "{\"a\":");
     }
 
     #[test]

@@ -18,8 +18,10 @@ pub(crate) struct When {
 impl When {
     /// In UTC, seen from `now`.
     pub(crate) fn utc(at: Micros, now: Micros) -> Self {
-        let text = DateTime::from_timestamp_micros(at.0)
-            .map_or_else(|| at.to_string(), |at| at.format("%-d %b %Y, %H:%M:%S UTC").to_string());
+        // What is a whole minute was meant as one.
+        let format = if at.0 % 60_000_000 == 0 { "%-d %b %Y, %H:%M UTC" } else { "%-d %b %Y, %H:%M:%S UTC" };
+        let text =
+            DateTime::from_timestamp_micros(at.0).map_or_else(|| at.to_string(), |at| at.format(format).to_string());
         Self { datetime: at.to_string(), text, relative: relative(at, now) }
     }
 
@@ -41,8 +43,10 @@ impl When {
 pub(crate) struct Previewed {
     /// In the routine's zone.
     pub(crate) local: String,
-    /// The same instant in UTC.
+    /// The same instant in UTC, with how far it is.
     pub(crate) utc: When,
+    /// Whether that says more than `local` does.
+    pub(crate) elsewhere: bool,
     /// What daylight saving did to it.
     pub(crate) dst: Option<&'static str>,
 }
@@ -54,7 +58,8 @@ impl Previewed {
             Dst::Moved => Some("this time does not exist on that day and moves forward"),
             Dst::FirstOfTwo => Some("this time comes twice on that day; it runs the first time"),
         };
-        Self { local: local_text(&window.local, zone.name()), utc: When::utc(window.at, now), dst }
+        let elsewhere = zone.name() != "UTC";
+        Self { local: local_text(&window.local, zone.name()), utc: When::utc(window.at, now), elsewhere, dst }
     }
 }
 
@@ -92,9 +97,13 @@ pub(crate) fn span(us: u64) -> String {
         0..1_000 => format!("{us} µs"),
         1_000..1_000_000 => format!("{} ms", us / 1_000),
         1_000_000..60_000_000 => format!("{}.{} s", us / 1_000_000, us / 100_000 % 10),
-        60_000_000..3_600_000_000 => format!("{} min {} s", us / 60_000_000, us / 1_000_000 % 60),
-        _ => format!("{} h {} min", us / 3_600_000_000, us / 60_000_000 % 60),
+        60_000_000..3_600_000_000 => two(us / 60_000_000, "min", us / 1_000_000 % 60, "s"),
+        _ => two(us / 3_600_000_000, "h", us / 60_000_000 % 60, "min"),
     }
+}
+
+fn two(large: u64, unit: &str, small: u64, part: &str) -> String {
+    if small == 0 { format!("{large} {unit}") } else { format!("{large} {unit} {small} {part}") }
 }
 
 #[cfg(test)]
@@ -129,5 +138,6 @@ mod tests {
         }
         assert_eq!(span(2_412_000), "2.4 s");
         assert_eq!(span(200_000_000), "3 min 20 s");
+        assert_eq!(span(86_400_000_000), "24 h");
     }
 }

@@ -33,8 +33,10 @@ const LIVE: u32 = 20;
 const LANES: u32 = 12;
 /// What the time line spans, in seconds.
 const SPAN_S: i64 = 86_400;
-/// Windows drawn on one lane; a minute routine is a line of its own anyway.
-const TICKS: usize = 96;
+/// Windows drawn on one lane at the most: those of a minute routine.
+const WINDOWS: usize = 1_441;
+/// How wide a window is drawn, in thousandths of the time line.
+const TICK: u32 = 4;
 
 #[derive(Template)]
 #[template(path = "watch.html")]
@@ -64,8 +66,10 @@ struct Lane {
     id: String,
     name: Shown,
     next: When,
-    /// In thousandths of the time line.
-    ticks: Vec<u32>,
+    /// How many windows there are on it.
+    windows: usize,
+    /// Where they begin and how wide they are, in thousandths of the time line; those that touch are one.
+    bars: Vec<(u32, u32)>,
 }
 
 /// `GET /`.
@@ -137,19 +141,31 @@ async fn lanes(app: &App, caller: &Caller, now: Micros) -> Result<Vec<Lane>, Fai
     for (row, _) in projector::page::<RoutinesList>(&app.engine, filters, order, LANES, None).await? {
         let (Ok(schedule), Some(next)) = (Schedule::parse(&row.schedule), row.next_window) else { continue };
         // One second earlier, so that the next window itself is on the line.
-        let windows = schedule.windows(next.plus_s(-1), row.anchor, now.plus_s(SPAN_S), TICKS);
+        let windows = schedule.windows(next.plus_s(-1), row.anchor, now.plus_s(SPAN_S), WINDOWS);
         lanes.push(Lane {
             id: row.id.to_string(),
             name: Shown::line(&row.name),
             next: When::in_zone(next, schedule.zone(), now),
-            ticks: windows.iter().map(|window| place(window.at, now)).collect(),
+            windows: windows.len(),
+            bars: bars(windows.iter().map(|window| place(window.at, now))),
         });
     }
     Ok(lanes)
 }
 
+fn bars(places: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
+    let mut bars: Vec<(u32, u32)> = Vec::new();
+    for x in places {
+        match bars.last_mut() {
+            Some((start, width)) if x <= *start + *width + 1 => *width = x + TICK - *start,
+            _ => bars.push((x, TICK)),
+        }
+    }
+    bars
+}
+
 /// In thousandths of the time line.
 fn place(at: Micros, now: Micros) -> u32 {
     let seconds = (at.since(now) / 1_000_000).clamp(0, SPAN_S);
-    u32::try_from(seconds * 1_000 / SPAN_S).unwrap_or(0).min(996)
+    u32::try_from(seconds * 1_000 / SPAN_S).unwrap_or(0).min(1_000 - TICK)
 }

@@ -54,8 +54,7 @@ pub(crate) async fn items(app: &App, caller: &Caller, now: Micros) -> Result<Vec
 struct Kind {
     column: &'static str,
     value: &'static str,
-    one: &'static str,
-    many: &'static str,
+    title: fn(u64) -> String,
     mark: fn(String) -> Mark,
     filter: &'static str,
 }
@@ -64,24 +63,23 @@ const KINDS: [Kind; 3] = [
     Kind {
         column: "outcome",
         value: "missed",
-        one: "time windows were missed",
-        many: "times windows were missed",
+        title: |count| {
+            format!("Windows were missed {}", if count == 1 { "once".to_owned() } else { format!("{count} times") })
+        },
         mark: |word| Mark { shape: "◌", ..Mark::warn(word) },
         filter: "outcome:missed+since:24h",
     },
     Kind {
         column: "decision",
         value: "refused",
-        one: "call refused",
-        many: "calls refused",
+        title: |count| counted(count, "call refused", "calls refused"),
         mark: |word| Mark { shape: "⊘", ..Mark::bad(word) },
         filter: "decision:refused+since:24h",
     },
     Kind {
         column: "event",
         value: "repeat.threshold_crossed",
-        one: "sign of going in circles",
-        many: "signs of going in circles",
+        title: |count| counted(count, "sign of going in circles", "signs of going in circles"),
         mark: |word| Mark { shape: "↻", ..Mark::warn(word) },
         filter: "event:repeat.threshold_crossed+since:24h",
     },
@@ -99,7 +97,7 @@ async fn of_audit(app: &App, caller: &Caller, now: Micros, kind: &Kind) -> Resul
     let Some((latest, _)) = latest.into_iter().next() else { return Ok(None) };
     Ok(Some(Item {
         mark: (kind.mark)(kind.value.to_owned()),
-        title: counted(count, kind.one, kind.many),
+        title: (kind.title)(count),
         latest: Some(Shown::short(&line(app, &latest).await?, 120)),
         at: Some(When::utc(latest.at, now)),
         path: format!("/audit?q={}", kind.filter),
