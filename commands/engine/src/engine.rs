@@ -11,6 +11,7 @@ use crate::{
     EngineError,
     deployment::{self, Outside},
     handle::{Done, Folds, Lanes, Loaded, Request, load},
+    intake::Places,
     secrets::Secrets,
     world::World,
 };
@@ -54,6 +55,7 @@ struct Inner {
     world: World,
     folds: Folds,
     lanes: Lanes,
+    places: Places,
     secrets: Option<Secrets>,
     namespace: Uuid,
     repeat_window_s: u32,
@@ -107,10 +109,11 @@ impl Engine {
         let namespace = state.namespace.unwrap_or_default();
         let repeat_window_s = state.repeat_window_s;
         let folds = Folds::default();
-        let lanes = Lanes::default();
+        let (lanes, places) = (Lanes::default(), Places::default());
         let remembers = joined.as_ref().is_some_and(|(_, own)| *own);
         let secrets = joined.map(|(secrets, _)| secrets);
-        let inner = Inner { log, views, world, folds, lanes, secrets, namespace, repeat_window_s, remembers, opening };
+        let inner =
+            Inner { log, views, world, folds, lanes, places, secrets, namespace, repeat_window_s, remembers, opening };
         Self { inner: Arc::new(inner) }
     }
 
@@ -198,6 +201,10 @@ impl Engine {
             Some((_, digest)) if digest != request.key.digest => Err(EngineError::KeyReused),
             Some((position, _)) => Ok(Some(Done { value: (), position, duplicate: true })),
         }
+    }
+
+    pub(crate) fn places(&self) -> &Places {
+        &self.inner.places
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {

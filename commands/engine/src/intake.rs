@@ -3,6 +3,11 @@
 //! Nothing here is trusted to be current but what is appended under a condition: the trigger's and the halt's versions
 //! are conditions of the append, so a door that was just closed cannot be passed on a stale cache.
 
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
 use midwatch_commands::{
     Decider, Refusal,
     delivery::{Delivery, DeliveryCommand, status},
@@ -139,7 +144,8 @@ impl Engine {
             return Ok((None, None));
         }
         let now = self.log().store_time().await?;
-        let mut place = 0;
+        let body = keys.by_body(0).hash;
+        let mut place = self.places().get(&body);
         loop {
             let key = keys.by_body(place);
             let Some((position, _)) = self.log().find_key(&key.hash).await? else { return Ok((Some(key), None)) };
@@ -148,6 +154,7 @@ impl Engine {
                 return Ok((None, Some(self.first(position).await?)));
             }
             place = position;
+            self.places().put(body, place);
         }
     }
 
@@ -197,6 +204,28 @@ impl Engine {
             plan.condition(trigger_stream, trigger.version);
         }
         Ok(plan)
+    }
+}
+
+/// Where the last delivery of a body stands whose window is over: the keys of a body that comes again and again are a
+/// chain, and without this it would be followed from its beginning each time. Losing it costs that once.
+#[derive(Debug, Default)]
+pub(crate) struct Places(Mutex<BTreeMap<[u8; 32], u64>>);
+
+/// Bodies whose place is kept per process; beyond it all are dropped.
+const PLACES_MAX: usize = 4_096;
+
+impl Places {
+    fn get(&self, body: &[u8; 32]) -> u64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(body).copied().unwrap_or(0)
+    }
+
+    fn put(&self, body: [u8; 32], place: u64) {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.len() >= PLACES_MAX {
+            places.clear();
+        }
+        places.insert(body, place);
     }
 }
 

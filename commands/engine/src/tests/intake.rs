@@ -48,16 +48,19 @@ async fn a_body_without_an_id_is_new_after_its_window_and_always_where_that_is_o
     for place in Place::each().await {
         let engine = place.engine().await;
         let bot = bot(&engine).await;
-        let intake = Intake { duplicate_window_s: 1, ..Intake::default() };
+        let intake = Intake { duplicate_window_s: 2, ..Intake::default() };
         let trigger = open_trigger(&engine, &new_trigger(bot, intake)).await;
         let mut places = Vec::new();
-        for _ in 0..3 {
+        // Processes that have not seen the ones before, and follow them all.
+        for other in [place.engine().await, place.engine().await, place.engine().await] {
             let first = engine.receive(trigger, &posted(None, "x")).await.unwrap();
             let again = engine.receive(trigger, &posted(None, "x")).await.unwrap();
             assert_eq!((first.duplicate, again.duplicate), (false, true), "{}", place.backend);
             assert_eq!(first.delivery, again.delivery);
             places.push(first.delivery);
-            tokio::time::sleep(Duration::from_millis(1_100)).await;
+            let other = other.receive(trigger, &posted(None, "x")).await.unwrap();
+            assert_eq!((other.duplicate, other.delivery), (true, first.delivery));
+            tokio::time::sleep(Duration::from_millis(2_050)).await;
         }
         places.dedup();
         assert_eq!(places.len(), 3);
