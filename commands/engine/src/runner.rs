@@ -3,7 +3,12 @@
 //! Everything a runner does to a run carries its take, so a runner that was given up can change nothing any more. What
 //! executes the work is handed in as an [`Executor`]; the engine knows no tools.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, future::join_all};
 use midwatch_commands::run::{End, Run, RunCommand};
@@ -88,7 +93,8 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
     let beaten = engine.world().clock.monotonic();
     let (finished, ended) = mpsc::unbounded_channel();
     let (held, left_alone) = (HashMap::new(), HashMap::new());
-    let runner = Runner { engine, executor, held, left_alone, finished, seen, beaten, watchman: Watchman::default() };
+    let (opened, watchman) = (BTreeSet::new(), Watchman::default());
+    let runner = Runner { engine, executor, held, left_alone, finished, opened, seen, beaten, watchman };
     runner.run(stop, ended).await;
 }
 
@@ -114,7 +120,9 @@ struct Runner {
     left_alone: HashMap<RunId, Duration>,
     /// Each run's task says here that it is over.
     finished: mpsc::UnboundedSender<RunId>,
-    /// Endings were looked at up to this position.
+    /// Runs that were opened while we followed, and not looked at yet.
+    opened: BTreeSet<RunId>,
+    /// Openings and endings were looked at up to this position.
     seen: u64,
     /// When leases were last renewed, in monotonic time.
     beaten: Duration,
@@ -133,7 +141,7 @@ impl Runner {
             if stopping.is_some_and(|since| self.held.is_empty() || now.saturating_sub(since) >= LAST_ORDERS) {
                 break;
             }
-            if let Err(error) = self.call_off_ended().await {
+            if let Err(error) = self.follow_runs().await {
                 tracing::warn!(%error, "the ends of runs cannot be read; trying again");
             }
             if stopping.is_none()
@@ -158,15 +166,21 @@ impl Runner {
         self.give_back().await;
     }
 
-    /// Runs that were called off elsewhere stop here.
-    async fn call_off_ended(&mut self) -> Result<(), EngineError> {
-        let filter = Filter { event_types: vec!["run.ended".to_owned()], ..Filter::default() };
+    /// Takes note of runs that were opened, and stops those that were ended elsewhere.
+    async fn follow_runs(&mut self) -> Result<(), EngineError> {
+        let filter =
+            Filter { event_types: ["run.opened", "run.ended"].map(str::to_owned).to_vec(), ..Filter::default() };
         loop {
             let (events, scanned) = self.engine.log().read_all(self.seen, 500, &filter).await?;
             for event in &events {
-                let run = event.stream.uuid().map(RunId::new);
-                if let Some(held) = run.and_then(|run| self.held.get(&run)) {
-                    held.call_off.send_replace(true);
+                let Some(run) = event.stream.uuid().map(RunId::new) else { continue };
+                if event.event_type == "run.opened" {
+                    self.opened.insert(run);
+                } else {
+                    self.opened.remove(&run);
+                    if let Some(held) = self.held.get(&run) {
+                        held.call_off.send_replace(true);
+                    }
                 }
             }
             let moved = scanned > self.seen;
@@ -180,26 +194,33 @@ impl Runner {
     async fn take_waiting(&mut self) -> Result<(), EngineError> {
         let free = RUNS_MAX.saturating_sub(self.held.len());
         if free == 0 {
+            self.opened.clear();
             return Ok(());
         }
         let limit = u32::try_from(free).unwrap_or(u32::MAX);
         let now = self.engine.world().clock.monotonic();
         self.left_alone.retain(|_, until| now < *until);
         let mut faults = 0;
-        for row in runs::in_states(&self.engine, &["waiting"], limit).await? {
-            if self.held.contains_key(&row.id) || self.left_alone.contains_key(&row.id) {
+        // What was just opened does not wait for the projection; what was opened before we came is found in it.
+        let mut waiting: Vec<RunId> = std::mem::take(&mut self.opened).into_iter().collect();
+        waiting.extend(runs::in_states(&self.engine, &["waiting"], limit).await?.into_iter().map(|row| row.id));
+        for run in waiting {
+            if self.held.len() >= RUNS_MAX {
+                break;
+            }
+            if self.held.contains_key(&run) || self.left_alone.contains_key(&run) {
                 continue;
             }
-            match take(&self.engine, row.id).await {
+            match take(&self.engine, run).await {
                 Ok(Some(job)) => self.start(job),
                 Ok(None) => {}
                 Err(error) => {
-                    self.left_alone.insert(row.id, now + AGAIN);
+                    self.left_alone.insert(run, now + AGAIN);
                     faults += 1;
                     if faults == FAULTS_MAX {
                         return Err(error);
                     }
-                    tracing::warn!(run = %row.id, %error, "a run cannot be taken; the others go on");
+                    tracing::warn!(%run, %error, "a run cannot be taken; the others go on");
                 }
             }
         }
