@@ -30,6 +30,7 @@ use crate::{
 const ACT_MAX: Duration = Duration::from_secs(60);
 
 /// Acts, and answers when the outcome is recorded.
+#[tracing::instrument(name = "act", level = "debug", skip_all)]
 pub(crate) async fn act(gateway: &Gateway, job: &Job, call: &Call, decided: Decided) -> Result<Answer, Stop> {
     let clock = &job.engine.world().clock;
     if !job.alive.may_act(clock.monotonic()) {

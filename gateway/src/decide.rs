@@ -115,6 +115,7 @@ impl Gateway {
         }
     }
 
+    #[tracing::instrument(name = "decide", level = "debug", skip_all)]
     async fn decide(&self, job: &Job, call: &Call) -> Result<Decided, Stop> {
         let id = CallId::new(job.engine.world().uuid());
         for attempt in 0..TRIES {

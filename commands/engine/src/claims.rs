@@ -46,6 +46,7 @@ impl Engine {
     ///
     /// # Errors
     /// The routine's refusal, [`Refusal::Halted`], or a fault.
+    #[tracing::instrument(name = "claim", level = "debug", skip_all)]
     pub async fn claim_on_routine(
         &self,
         id: RoutineId,
@@ -92,6 +93,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::claim_on_routine`].
+    #[tracing::instrument(name = "claim", level = "debug", skip_all)]
     pub async fn claim_on_trigger(
         &self,
         id: TriggerId,
@@ -240,6 +242,7 @@ impl Engine {
     ///
     /// # Errors
     /// The run's refusal ([`Refusal::RunEnded`], [`Refusal::Stale`]), or a fault.
+    #[tracing::instrument(name = "settle", level = "debug", skip_all)]
     pub async fn settle(&self, run: RunId, end: End, origin: &Origin) -> Result<Done<()>, EngineError> {
         let stream = StreamName::run(run);
         let origin = origin.clone().within(&stream);

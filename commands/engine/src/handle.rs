@@ -250,6 +250,7 @@ pub async fn load<D: Decider>(log: &Log, folds: &Folds, stream: &StreamName) -> 
 ///
 /// # Errors
 /// The decider's refusal, or a fault.
+#[tracing::instrument(name = "handle", level = "debug", skip_all)]
 pub async fn handle<D: Decider>(
     engine: &crate::Engine,
     stream: &StreamName,

@@ -64,6 +64,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Refusal::Halted`]; [`Refusal::NotFound`] for a trigger that was closed meanwhile; or a fault.
+    #[tracing::instrument(name = "intake", level = "debug", skip_all)]
     pub async fn receive(&self, trigger: TriggerId, posted: &Posted) -> Result<Taken, EngineError> {
         let keys = Keys::of(trigger, posted);
         let mut receipt = Receipt::new(self, trigger, posted)?;

@@ -89,6 +89,7 @@ async fn react_to(engine: &Engine, recorded: &Recorded) -> Result<(), EngineErro
     Ok(())
 }
 
+#[tracing::instrument(name = "react", level = "debug", skip_all)]
 async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result<(), EngineError> {
     let event = cause.event_id.to_string();
     let key = Key::new(&["react", &event, reaction.name()], &[event.as_bytes(), reaction.name().as_bytes()]);

@@ -314,6 +314,7 @@ async fn opened_work(engine: &Engine, stream: &StreamName) -> Result<Work, Engin
 }
 
 /// Executes one run to its end, whatever that is.
+#[tracing::instrument(name = "run", level = "debug", skip_all)]
 async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Receiver<bool>) {
     let (engine, run, take, alive) = (job.engine.clone(), job.run, job.take, job.alive.clone());
     let deadline = Duration::from_secs(u64::from(job.opened.deadline_s));
