@@ -74,7 +74,7 @@ async fn what_was_typed_is_kept_until_it_is_right() {
     for (wrong, said) in [
         (vec![("name", HOSTILE), ("kind", "weekly"), ("times", "08:00")], "at least one weekday"),
         (vec![("name", HOSTILE), ("kind", "every"), ("minutes", "soon")], "Write a whole number"),
-        (vec![("name", HOSTILE), ("kind", "once"), ("at", "2001-01-01T00:00")], "past"),
+        (vec![("name", HOSTILE), ("kind", "once"), ("at", "2001-01-01T00:00")], "has passed"),
         (vec![("name", ""), ("kind", "every"), ("minutes", "5")], "needs a name"),
         (vec![("name", HOSTILE), ("kind", "json"), ("schedule", "{")], "The schedule cannot be read"),
     ] {
