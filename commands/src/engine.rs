@@ -1,7 +1,7 @@
 //! What the whole deployment shares: its identity, and whether scheduling is halted.
 
 use midwatch_events::{
-    Micros, New,
+    Micros, New, StreamName,
     engine::{EngineContent, EngineEvent, HaltCause, Role},
     id::ProcessId,
     key::Digest,
@@ -76,6 +76,17 @@ pub enum EngineCommand {
         /// The process.
         process: ProcessId,
     },
+    /// Erase words of a stream.
+    EraseContent {
+        /// Its name.
+        subject: StreamName,
+        /// The versions of its events that have content, rising.
+        versions: Vec<u64>,
+        /// How many bodies outside of the events go too.
+        blobs: u64,
+        /// Why, in words.
+        reason: String,
+    },
 }
 
 impl Decider for Engine {
@@ -118,6 +129,19 @@ impl Decider for Engine {
                     vec![]
                 }
             }
+            EngineCommand::EraseContent { subject, versions, blobs, reason } => {
+                let (Some(first), Some(last)) = (versions.first(), versions.last()) else {
+                    return Err(Refusal::AlreadySo("there is nothing left to erase"));
+                };
+                let facts = EngineEvent::ContentErased {
+                    subject: subject.to_string(),
+                    first_version: *first,
+                    last_version: *last,
+                    events: versions.len() as u64,
+                    blobs,
+                };
+                vec![New::with(facts, EngineContent::ContentErased { reason })]
+            }
         })
     }
 
@@ -140,6 +164,8 @@ impl Decider for Engine {
             }
             EngineEvent::ProcessStarted { .. } => self.running = true,
             EngineEvent::ProcessStopped { .. } => self.running = false,
+            // What was erased is no part of any state: that is what makes erasing it harmless.
+            EngineEvent::ContentErased { .. } => {}
         }
     }
 }
@@ -157,6 +183,30 @@ mod tests {
         assert!(halt.decide(again).is_err());
         halt.evolve(&EngineEvent::SchedulingLifted {}, Micros(9));
         assert_eq!((halt.halted, halt.lifted_at), (None, Some(Micros(9))));
+    }
+
+    #[test]
+    fn an_erasure_says_what_and_changes_nothing() {
+        let engine = Engine::default();
+        let asked = |versions| EngineCommand::EraseContent {
+            subject: StreamName::halt(),
+            versions,
+            blobs: 1,
+            reason: "asked".to_owned(),
+        };
+        assert!(matches!(engine.decide(asked(vec![])), Err(Refusal::AlreadySo(_))));
+        let decided = engine.decide(asked(vec![2, 5, 9])).unwrap();
+        let facts = EngineEvent::ContentErased {
+            subject: "halt".to_owned(),
+            first_version: 2,
+            last_version: 9,
+            events: 3,
+            blobs: 1,
+        };
+        assert_eq!(decided[0].facts, facts);
+        let mut after = engine.clone();
+        after.evolve(&facts, Micros(9));
+        assert_eq!(after, engine);
     }
 
     #[test]

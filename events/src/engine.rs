@@ -55,6 +55,20 @@ pub enum EngineEvent {
         /// The process.
         process: ProcessId,
     },
+    /// Somebody had words erased. They went with this very append; a long erasure is several of these.
+    #[serde(rename = "engine.content_erased/1")]
+    ContentErased {
+        /// The name of the stream whose content it was.
+        subject: String,
+        /// The lowest version there that lost its content.
+        first_version: u64,
+        /// The highest.
+        last_version: u64,
+        /// How many events lost their content.
+        events: u64,
+        /// How many bodies that lay outside of the events went with it.
+        blobs: u64,
+    },
 }
 
 /// What can be erased of it.
@@ -64,6 +78,12 @@ pub enum EngineContent {
     #[serde(rename = "engine.scheduling_halted/1")]
     SchedulingHalted {
         /// Why, in a person's or the engine's words.
+        reason: String,
+    },
+    /// Beside [`EngineEvent::ContentErased`].
+    #[serde(rename = "engine.content_erased/1")]
+    ContentErased {
+        /// Why, in a person's words.
         reason: String,
     },
 }

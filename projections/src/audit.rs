@@ -120,7 +120,8 @@ impl Projection for Audit {
                 EngineEvent::LedgerCreated { .. }
                 | EngineEvent::DeploymentAdopted { .. }
                 | EngineEvent::SchedulingHalted { .. }
-                | EngineEvent::SchedulingLifted {} => true,
+                | EngineEvent::SchedulingLifted {}
+                | EngineEvent::ContentErased { .. } => true,
                 EngineEvent::ProcessStarted { .. } | EngineEvent::ProcessStopped { .. } => false,
             },
             AnyEvent::Bot(_)

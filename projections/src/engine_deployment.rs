@@ -57,7 +57,9 @@ impl Projection for Deployment {
                 | EngineEvent::DeploymentAdopted { .. }
                 | EngineEvent::SchedulingHalted { .. }
                 | EngineEvent::SchedulingLifted {} => vec![KEY.to_owned()],
-                EngineEvent::ProcessStarted { .. } | EngineEvent::ProcessStopped { .. } => Vec::new(),
+                EngineEvent::ProcessStarted { .. }
+                | EngineEvent::ProcessStopped { .. }
+                | EngineEvent::ContentErased { .. } => Vec::new(),
             },
             AnyEvent::Bot(_)
             | AnyEvent::Boundary(..)
@@ -108,7 +110,10 @@ impl DeploymentRow {
             EngineEvent::SchedulingHalted { cause } => {
                 self.halted = true;
                 self.cause = Some(*cause);
-                self.reason = content.map(|EngineContent::SchedulingHalted { reason }| reason.clone());
+                self.reason = match content {
+                    Some(EngineContent::SchedulingHalted { reason }) => Some(reason.clone()),
+                    Some(EngineContent::ContentErased { .. }) | None => None,
+                };
                 self.by = Some(recorded.actor.clone());
                 self.since = Some(recorded.recorded_at);
             }
@@ -121,7 +126,9 @@ impl DeploymentRow {
                 self.lifted_at = Some(recorded.recorded_at);
                 self.lifted_by = Some(recorded.actor.clone());
             }
-            EngineEvent::ProcessStarted { .. } | EngineEvent::ProcessStopped { .. } => {}
+            EngineEvent::ProcessStarted { .. }
+            | EngineEvent::ProcessStopped { .. }
+            | EngineEvent::ContentErased { .. } => {}
         }
     }
 }

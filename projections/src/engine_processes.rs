@@ -40,7 +40,8 @@ fn process(event: &EngineEvent) -> Option<ProcessId> {
         EngineEvent::LedgerCreated { .. }
         | EngineEvent::DeploymentAdopted { .. }
         | EngineEvent::SchedulingHalted { .. }
-        | EngineEvent::SchedulingLifted {} => None,
+        | EngineEvent::SchedulingLifted {}
+        | EngineEvent::ContentErased { .. } => None,
     }
 }
 
@@ -88,7 +89,8 @@ impl Projection for Processes {
                 EngineEvent::LedgerCreated { .. }
                 | EngineEvent::DeploymentAdopted { .. }
                 | EngineEvent::SchedulingHalted { .. }
-                | EngineEvent::SchedulingLifted {},
+                | EngineEvent::SchedulingLifted {}
+                | EngineEvent::ContentErased { .. },
                 _,
             )
             | AnyEvent::Bot(_)

@@ -86,6 +86,7 @@ fn of_engine(event: &EngineEvent) -> String {
         EngineEvent::SchedulingLifted {} => "Scheduling halt lifted".to_owned(),
         EngineEvent::ProcessStarted { version, .. } => format!("Process started, Midwatch {version}"),
         EngineEvent::ProcessStopped { .. } => "Process stopped".to_owned(),
+        EngineEvent::ContentErased { subject, events, .. } => format!("Words of {events} events of {subject} erased"),
     }
 }
 

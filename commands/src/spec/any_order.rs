@@ -305,7 +305,7 @@ fn repeat(dice: &mut Dice) -> RepeatEvent {
 
 fn engine(dice: &mut Dice) -> EngineEvent {
     let deployment = uuid::Uuid::from_u128(u128::from(dice.roll(1..=3)));
-    match dice.roll(0..=5) {
+    match dice.roll(0..=6) {
         0 => EngineEvent::LedgerCreated { deployment, key_id: dice.digest(), repeat_window_s: dice.number() },
         1 => EngineEvent::DeploymentAdopted { deployment, previous: deployment, key_id: dice.digest() },
         2 => EngineEvent::SchedulingHalted { cause: HaltCause::Person },
@@ -314,6 +314,13 @@ fn engine(dice: &mut Dice) -> EngineEvent {
             let (version, tzdb) = (String::new(), String::new());
             EngineEvent::ProcessStarted { process: dice.id(), version, roles: vec![], tzdb }
         }
+        5 => EngineEvent::ContentErased {
+            subject: String::new(),
+            first_version: u64::from(dice.number()),
+            last_version: u64::from(dice.number()),
+            events: 1,
+            blobs: 0,
+        },
         _ => EngineEvent::ProcessStopped { process: dice.id() },
     }
 }

@@ -313,9 +313,18 @@ fn engine(d: &mut Draw) -> Vec<(StreamName, New<EngineEvent>)> {
         previous: deployment,
         key_id: d.digest(0x41),
     };
+    let erased = EngineEvent::ContentErased {
+        subject: StreamName::run(d.id(RUN)).to_string(),
+        first_version: d.number(1),
+        last_version: d.number(9),
+        events: d.number(7),
+        blobs: d.number(2),
+    };
+    let erased_why = EngineContent::ContentErased { reason: d.text("the sender asked for it") };
     vec![
         (StreamName::engine(), created.into()),
         (StreamName::engine(), adopted.into()),
+        (StreamName::engine(), new(d, erased, erased_why)),
         (StreamName::halt(), new(d, EngineEvent::SchedulingHalted { cause }, halted)),
         (StreamName::halt(), EngineEvent::SchedulingLifted {}.into()),
         (StreamName::process(process), started.into()),

@@ -101,8 +101,12 @@ impl AuditRow {
             }
             EngineEvent::SchedulingHalted { cause } => {
                 self.reason = Some(word(cause));
-                self.subject = content.map(|EngineContent::SchedulingHalted { reason }| reason.clone());
+                self.subject = match content {
+                    Some(EngineContent::SchedulingHalted { reason }) => Some(reason.clone()),
+                    Some(EngineContent::ContentErased { .. }) | None => None,
+                };
             }
+            EngineEvent::ContentErased { subject, .. } => self.subject = Some(subject.clone()),
             EngineEvent::SchedulingLifted {}
             | EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. } => {}

@@ -16,6 +16,7 @@ pub(super) fn event(event: &str) -> (String, bool) {
         "engine.deployment_adopted" => "Deployment adopted",
         "engine.scheduling_halted" => "Scheduling halted",
         "engine.scheduling_lifted" => "Halt lifted",
+        "engine.content_erased" => "Words erased",
         "repeat.threshold_crossed" => "Same call again and again",
         "routine.created" => "Routine created",
         "routine.renamed" => "Routine renamed",
