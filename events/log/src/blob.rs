@@ -3,7 +3,7 @@
 //! A blob is durable before the event that names it, because [`put`] answers after its own commit. It is no history:
 //! it can expire, and then says so; its id, length and digest stay in the event.
 
-use sqlx::{Connection as _, Row as _, SqliteConnection};
+use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection, Transaction};
 use uuid::Uuid;
 
 use crate::{
@@ -78,18 +78,25 @@ pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
     }
 }
 
+/// Drops the bytes of a blob, durably; that there was one stays. A blob that has expired already, or never was, is left
+/// as it is. On SQLite the write-ahead log holds the bytes until its next checkpoint, as after an erasure.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn expire(log: &Log, id: Uuid) -> Result<(), LogError> {
+    match log {
+        Log::Sqlite(log) => expire_sqlite(log, id).await,
+        Log::Postgres(log) => expire_postgres(log, id).await,
+    }
+}
+
 async fn put_sqlite(log: &SqliteLog, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
     let failed = |e: sqlx::Error| sqlite::failed("keep a blob", &e);
     if log.mode() == Open::ReadOnly {
         return Err(read_only());
     }
-    // Between two batches of appends, on their connection: two writers of one file would only wait for each other.
     let mut pen = log.pen().lock().await;
-    let connection: &mut SqliteConnection = match &mut *pen {
-        Some(connection) => connection,
-        None => pen.insert(log.open_again().await?),
-    };
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    let mut transaction = begin(log, &mut pen).await?;
     let made = sqlx::query(
         "INSERT INTO blob (id, length, created_at) VALUES (?, ?, CAST(round(unixepoch('subsec') * 1000000) AS INTEGER))
          ON CONFLICT (id) DO NOTHING",
@@ -112,6 +119,59 @@ async fn put_sqlite(log: &SqliteLog, id: Uuid, bytes: &[u8]) -> Result<(), LogEr
             .await
             .map_err(failed)?;
     }
+    transaction.commit().await.map_err(failed)
+}
+
+async fn expire_sqlite(log: &SqliteLog, id: Uuid) -> Result<(), LogError> {
+    let failed = |e: sqlx::Error| sqlite::failed("expire a blob", &e);
+    if log.mode() == Open::ReadOnly {
+        return Err(read_only());
+    }
+    let mut pen = log.pen().lock().await;
+    let mut transaction = begin(log, &mut pen).await?;
+    sqlx::query(
+        "UPDATE blob SET expired_at = CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)
+         WHERE id = ? AND expired_at IS NULL",
+    )
+    .bind(id)
+    .execute(&mut *transaction)
+    .await
+    .map_err(failed)?;
+    sqlx::query("DELETE FROM blob_chunk WHERE blob = ?").bind(id).execute(&mut *transaction).await.map_err(failed)?;
+    transaction.commit().await.map_err(failed)
+}
+
+/// Between two batches of appends, on their connection: two writers of one file would only wait for each other.
+async fn begin<'a>(
+    log: &SqliteLog,
+    pen: &'a mut Option<SqliteConnection>,
+) -> Result<Transaction<'a, Sqlite>, LogError> {
+    let failed = |e: sqlx::Error| sqlite::failed("write a blob", &e);
+    let connection = match pen {
+        Some(connection) => connection,
+        None => pen.insert(log.open_again().await?),
+    };
+    sqlite::set_patience(connection, true).await.map_err(failed)?;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    sqlite::set_patience(&mut transaction, false).await.map_err(failed)?;
+    Ok(transaction)
+}
+
+async fn expire_postgres(log: &PostgresLog, id: Uuid) -> Result<(), LogError> {
+    let failed = |e: sqlx::Error| postgres::failed("expire a blob", &e);
+    if log.mode() == Open::ReadOnly {
+        return Err(read_only());
+    }
+    let mut transaction = log.pool().begin().await.map_err(failed)?;
+    sqlx::query(
+        "UPDATE blob SET expired_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+         WHERE id = $1 AND expired_at IS NULL",
+    )
+    .bind(id)
+    .execute(&mut *transaction)
+    .await
+    .map_err(failed)?;
+    sqlx::query("DELETE FROM blob_chunk WHERE blob = $1").bind(id).execute(&mut *transaction).await.map_err(failed)?;
     transaction.commit().await.map_err(failed)
 }
 
@@ -158,5 +218,5 @@ fn same_length(id: Uuid, bytes: &[u8], stored: i64) -> Result<(), LogError> {
 }
 
 fn read_only() -> LogError {
-    LogError::Unavailable { operation: "keep a blob", reason: "the ledger was opened to read only".to_owned() }
+    LogError::Unavailable { operation: "change a blob", reason: "the ledger was opened to read only".to_owned() }
 }

@@ -34,6 +34,7 @@ use crate::{
     session::Session,
     writer::Writer,
 };
+pub(crate) use files::set_patience;
 pub(crate) use read::failed;
 pub(crate) use session::SqliteSession;
 

@@ -10,7 +10,7 @@ use sqlx::{
     ConnectOptions as _, Connection as _, Row as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteSynchronous},
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     log::LogError,
@@ -19,6 +19,10 @@ use crate::{
 
 /// How long a connection waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(30);
+/// How long it waits in one go to append. SQLite asks for the lock ever more rarely the longer it waits, and never
+/// gets it from a process that writes all the time; so it begins anew after a few tries.
+const TURN: &str = "PRAGMA busy_timeout = 5";
+const PATIENT: &str = "PRAGMA busy_timeout = 30000";
 
 /// The file that `sqlite://FILE` names.
 pub(super) fn path(url: &str) -> Result<PathBuf, LogError> {
@@ -61,13 +65,32 @@ pub(super) async fn open_to_write(path: &Path) -> Result<SqliteConnection, LogEr
     inspect(&mut connection).await.map_err(|e| fault(path, "open", &e))?.missing(&shown(path))?;
     set_wal(&mut connection).await.map_err(|e| fault(path, "open", &e))?;
     migrate(&mut connection, path).await?;
+    set_patience(&mut connection, false).await.map_err(|e| fault(path, "open", &e))?;
     Ok(connection)
+}
+
+/// Whether the connection itself waits as long as it takes, or [`begin`] does.
+pub(crate) async fn set_patience(connection: &mut SqliteConnection, patient: bool) -> Result<(), sqlx::Error> {
+    sqlx::query(if patient { PATIENT } else { TURN }).execute(connection).await.map(drop)
+}
+
+/// Takes the lock of the only writer, at once: a read that turns into a write later may find it has no way on.
+pub(crate) async fn begin(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let begun = Instant::now();
+    loop {
+        match sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await {
+            Err(error) if primary_code(&error) == Some(BUSY_CODE) && begun.elapsed() < BUSY => {}
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// Opens the connection again after a fault; the file has to be there.
 pub(super) async fn open_again(path: &Path) -> Result<SqliteConnection, LogError> {
     let options = write_options(path).create_if_missing(false);
-    options.connect().await.map_err(|e| fault(path, "open", &e))
+    let mut connection = options.connect().await.map_err(|e| fault(path, "open", &e))?;
+    set_patience(&mut connection, false).await.map_err(|e| fault(path, "open", &e))?;
+    Ok(connection)
 }
 
 /// How to read the ledger, if there is one this binary knows. Makes no ledger; SQLite itself may put its `-wal` and `-shm` beside

@@ -53,8 +53,7 @@ impl SqliteSession {
 
     async fn head(&mut self) -> Result<Head, sqlx::Error> {
         let Ok(connection) = self.connection() else { return Err(sqlx::Error::WorkerCrashed) };
-        // The lock of the only writer, at once: a read that turns into a write later may find it has no way on.
-        sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await?;
+        files::begin(connection).await?;
         let row = sqlx::query(
             "SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER), position, recorded_at, leaf_hash
              FROM (SELECT 1) LEFT JOIN (SELECT position, recorded_at, leaf_hash FROM events ORDER BY position DESC LIMIT 1)",
@@ -200,7 +199,7 @@ impl SqliteSession {
         if std::mem::take(&mut self.has_erased)
             && let Ok(connection) = self.connection()
         {
-            let truncate = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 30000";
+            let truncate = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5";
             if let Err(error) = sqlx::raw_sql(truncate).execute(connection).await {
                 tracing::warn!(%error, "what was erased is still in the write-ahead log");
             }
