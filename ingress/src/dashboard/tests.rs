@@ -1,6 +1,7 @@
 //! The pages, of a real server over a real ledger.
 
 mod forms;
+mod live;
 mod pages;
 mod people;
 mod story;
