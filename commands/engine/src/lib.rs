@@ -2,7 +2,7 @@
 //!
 //! * [`handle`]: the one shell around every decider.
 //! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`], [`bots`], [`boundaries`],
-//!   [`people`], [`halt`].
+//!   [`people`], [`halt`], [`erasure`].
 //! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
 //!   [`leases`], [`projector`] keeps the projections.
 //! * [`deployment`]: whose ledger this is; a copy starts nothing.
@@ -15,6 +15,7 @@ pub mod claims;
 pub mod clock;
 pub mod deployment;
 mod engine;
+pub mod erasure;
 mod error;
 pub mod halt;
 pub mod handle;

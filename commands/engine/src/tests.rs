@@ -3,6 +3,7 @@
 mod claims;
 mod clock;
 mod deployment;
+mod erasure;
 mod handle;
 mod idle;
 mod intake;

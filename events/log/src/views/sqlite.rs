@@ -134,7 +134,16 @@ impl SqliteViews {
 
     pub(super) async fn swap(&self, table: &Table, number: i64, swap: Swap) -> Result<bool, LogError> {
         let writer = self.pools().await?.writer;
-        try_swap(&writer, table, number, swap).await.map_err(fault("swap a projection's tables"))
+        let swapped = try_swap(&writer, table, number, swap).await.map_err(fault("swap a projection's tables"))?;
+        if swapped {
+            // What was dropped may be words that were erased, and the write-ahead log still has them. Whoever reads an
+            // old snapshot just now keeps them there until the log is next emptied; nobody waits for that.
+            let empty = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 30000";
+            if let Err(error) = sqlx::raw_sql(empty).execute(&writer).await {
+                tracing::warn!(%error, "what was dropped is still in the projections' write-ahead log");
+            }
+        }
+        Ok(swapped)
     }
 
     pub(super) async fn discard(&self, table: &Table, number: i64) -> Result<(), LogError> {
