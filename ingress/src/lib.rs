@@ -9,6 +9,7 @@ pub mod auth;
 pub mod dashboard;
 pub mod error;
 mod hooks;
+mod metrics;
 mod router;
 pub mod server;
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::{
     auth, dashboard,
     error::{Kind, Problem},
     hooks::{self, Doors},
+    metrics,
 };
 
 /// Longest body the API takes, in bytes.
@@ -34,6 +35,7 @@ pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Rou
     dashboard::routes()
         .nest("/api/v1", api)
         .route("/ready", get(status::ready))
+        .route("/metrics", get(metrics::show))
         .with_state(app)
         .layer(map_request(in_time))
         .merge(hooks(doors))
