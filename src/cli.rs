@@ -86,6 +86,9 @@ pub(crate) enum Verb {
     /// Build projections again from the events, while serving
     #[cfg(feature = "serve")]
     Rebuild(verbs::rebuild::Rebuild),
+    /// Erase words of people and senders; what was decided and counted stays
+    #[cfg(feature = "serve")]
+    Erase(verbs::erase::Erase),
     /// Stop everything from starting, until lifted
     #[cfg(feature = "serve")]
     Halt(verbs::halt::Halt),

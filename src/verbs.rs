@@ -11,6 +11,8 @@ pub(crate) mod demo;
 #[cfg(feature = "serve")]
 pub(crate) mod doctor;
 #[cfg(feature = "serve")]
+pub(crate) mod erase;
+#[cfg(feature = "serve")]
 pub(crate) mod halt;
 #[cfg(feature = "serve")]
 pub(crate) mod rebuild;
@@ -61,6 +63,8 @@ pub(crate) async fn run(verb: Verb, globals: &Globals) -> Result<ExitCode, Failu
         Verb::Audit(audit) => Box::pin(audit.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Rebuild(rebuild) => Box::pin(rebuild.run(globals)).await,
+        #[cfg(feature = "serve")]
+        Verb::Erase(erase) => Box::pin(erase.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Halt(halt) => Box::pin(halt.run(globals)).await,
         #[cfg(feature = "serve")]

@@ -5,6 +5,7 @@ mod bad_input;
 mod copies;
 mod demo;
 mod doctor;
+mod erase;
 mod home;
 mod replay;
 mod serving;
