@@ -24,11 +24,23 @@ pub(super) async fn blobs_come_back_and_are_kept_once(backend: Backend) {
     let id_in_sql = if backend.is_sqlite() { format!("x'{hex}'") } else { format!("'{hex}'") };
     backend.sql(&format!("DELETE FROM blob_chunk WHERE blob = {id_in_sql} AND n = 1")).await.unwrap();
     blob::get(&log, id).await.unwrap_err();
-    backend.sql(&format!("UPDATE blob SET expired_at = 1 WHERE id = {id_in_sql}")).await.unwrap();
+    blob::expire(&log, id).await.unwrap();
     assert_eq!(blob::get(&log, id).await.unwrap(), None);
+
+    // Once more, or where there never was one, is no fault; and another one stays.
+    let (stays, never) = (new_id(), new_id());
+    blob::put(&log, stays, b"x").await.unwrap();
+    for id in [id, never] {
+        blob::expire(&log, id).await.unwrap();
+    }
+    // That it was there is still known.
+    blob::put(&log, id, b"another").await.unwrap_err();
+    assert_eq!(blob::get(&log, never).await.unwrap(), None);
 
     let reader = Log::open(&backend.url, Open::ReadOnly).await.unwrap();
     blob::put(&reader, new_id(), b"x").await.unwrap_err();
+    blob::expire(&reader, stays).await.unwrap_err();
+    assert_eq!(blob::get(&log, stays).await.unwrap().as_deref(), Some(&b"x"[..]));
     assert_eq!(log.head().await.unwrap(), 0);
 }
 
