@@ -1,7 +1,7 @@
 //! The dashboard: pages for people, rendered here and readable with JavaScript off.
 //!
 //! One file per page; a page is a view model, filled by a thin handler and rendered by a template of the same name.
-//! All state is in the URL. What somebody else wrote reaches a template only as [`text::Shown`].
+//! All state is in the URL. What somebody else wrote reaches a template only as `text::Shown`.
 
 mod assets;
 mod audit;

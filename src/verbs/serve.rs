@@ -30,7 +30,7 @@ pub(crate) struct Serve {
         default_value = "web,clock,runner,projector"
     )]
     roles: Vec<Role>,
-    /// The address people and senders see, such as https://watch.example
+    /// The address people and senders see, such as `https://watch.example`
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// Where the Bots' workspaces are; runners on several machines need one they share [default: beside the state]

@@ -36,7 +36,8 @@ impl Deployment {
 
     /// A database on the server that the tests were given; a missing one is a failure, not a skip.
     pub(crate) fn postgres(name: &str) -> Self {
-        let server = env::var("MIDWATCH_TEST_POSTGRES").expect("MIDWATCH_TEST_POSTGRES names the test server");
+        let server = env::var("MIDWATCH_TEST_POSTGRES")
+            .unwrap_or_else(|_| panic!("MIDWATCH_TEST_POSTGRES must name the test server; `make test` starts one"));
         let database = format!("whole_{name}_{}", std::process::id());
         psql(&server, &format!("CREATE DATABASE {database}"));
         let url = format!("{}/{database}", server.rsplit_once('/').unwrap().0);
