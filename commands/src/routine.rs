@@ -3,7 +3,7 @@
 //! Holds promises 1 (one live run) and 2 (one window, one ending). A window ends by exactly one of
 //! [`RoutineEvent::RunClaimed`], [`RoutineEvent::WindowsMissed`] and [`RoutineEvent::WindowSkipped`], and each of them
 //! moves the high-water mark: the next window is always strictly later than the last, and is never looked for behind
-//! it. The clock's part is in [`windows`](self::windows).
+//! it. The clock's part is in `windows.rs`.
 
 mod windows;
 
