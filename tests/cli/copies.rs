@@ -29,6 +29,8 @@ fn an_older_copy_in_the_same_place_starts_halted() {
     let (home, bot, routine) = Home::with_routine();
     std::fs::copy(home.path("midwatch.db"), home.path("backup.db")).unwrap();
     home.routine(&bot, "Later", crate::home::WEEKDAYS);
+    // The projections have seen what the older copy will not have.
+    assert_eq!(home.json(&["routine", "list"]).as_array().unwrap().len(), 2);
     for name in ["midwatch.db-wal", "midwatch.db-shm"] {
         let _ = std::fs::remove_file(home.path(name));
     }
@@ -36,6 +38,9 @@ fn an_older_copy_in_the_same_place_starts_halted() {
 
     let refused = home.fails(&["run", "now", &routine], 1, "halted");
     assert_eq!(refused["code"], "halted");
+    let listed = home.json(&["routine", "list"]);
+    assert_eq!((listed.as_array().unwrap().len(), &listed[0]["id"]), (1, &routine.as_str().into()), "{listed}");
+    home.fails(&["halt", "lift"], 1, "halt adopt");
     let status = home.json(&["halt", "status"]);
     assert!(status["reason"].as_str().unwrap().contains("restored from an older"), "{status}");
     assert_eq!(status["by"], "engine");

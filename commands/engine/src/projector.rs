@@ -62,7 +62,7 @@ pub(crate) async fn attach(engine: &Engine) -> Result<(), EngineError> {
     for (_, table) in tables() {
         engine.views().attach(table).await?;
         if built_from_another_ledger(engine, table).await? {
-            tracing::warn!(projection = table.name, "its rows were built from another ledger; they are built again");
+            tracing::info!(projection = table.name, "its rows were built from another ledger; they are built again");
             engine.views().restart(table).await?;
         }
     }
