@@ -8,7 +8,7 @@ use std::{
 use midwatch_log::LogError;
 use serde_json::json;
 
-use crate::output::clean;
+use midwatch_replay::terminal::clean;
 
 /// What kind of failure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

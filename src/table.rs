@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::output::clean;
+use midwatch_replay::terminal::clean;
 
 /// Says something beside the answer, on standard error: a hint that programs may ignore.
 pub(crate) fn hint(text: &str) {
