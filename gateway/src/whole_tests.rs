@@ -418,6 +418,81 @@ async fn a_bot_works_through_the_gateway_until_it_is_done() {
     process.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_that_says_to_ask_refuses_while_nobody_is_there() {
+    let (url, _guard) = testing::fresh_sqlite();
+    let home = TempDir::new().unwrap();
+    let process = Process::start(&url, home.path()).await;
+    let engine = &process.engine;
+    let document = json!({"rules": [
+        {"id": "ask-first", "name": "Ask before writing", "verdict": "ask", "when": "intent == \"write_file\""},
+        {"id": "rest", "name": "The rest", "verdict": "allow", "when": "true"},
+    ]});
+    engine.publish_boundary(&document.to_string(), "", None, &me(), None).await.unwrap();
+    let bot = bot(engine, None).await;
+    let steps = json!([{"tool": "computer_write_file", "arguments": {"path": "a.txt", "contents": "x"}}]);
+    let routine = routine(engine, bot, YEARLY, recording(&steps)).await;
+    let run = engine.run_now(routine, &me(), None).await.unwrap().value;
+    assert_eq!(ended(engine, run).await, (Outcome::Refused, None));
+    let asked = events(engine, &StreamName::run(run)).await.into_iter().find_map(|event| match event {
+        AnyEvent::Run(RunEvent::ToolCallDecided(decision), _) => {
+            Some((decision.rule, decision.decision, decision.refusal))
+        }
+        _ => None,
+    });
+    let refused = (Some("ask-first".to_owned()), DecisionKind::Refused, Some(RefusalCause::AskUnattended));
+    assert_eq!(asked, Some(refused));
+    assert!(!home.path().join("workspaces").join(bot.to_string()).join("a.txt").exists());
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_fails_ends_the_run_and_no_later_step_acts() {
+    let (url, _guard) = testing::fresh_sqlite();
+    let home = TempDir::new().unwrap();
+    let process = Process::start(&url, home.path()).await;
+    let engine = &process.engine;
+    let bot = bot(engine, None).await;
+    let steps = json!([
+        {"tool": "computer_read_file", "arguments": {"path": "nowhere.txt"}},
+        {"tool": "computer_write_file", "arguments": {"path": "later.txt", "contents": "x"}},
+    ]);
+    let routine = routine(engine, bot, YEARLY, recording(&steps)).await;
+    let run = engine.run_now(routine, &me(), None).await.unwrap().value;
+    assert_eq!(ended(engine, run).await, (Outcome::Failed, Some(Reason::Error)));
+    let calls = events(engine, &StreamName::run(run)).await;
+    let decided = calls.iter().filter(|event| matches!(event, AnyEvent::Run(RunEvent::ToolCallDecided(_), _)));
+    let failed = calls
+        .iter()
+        .filter(|event| matches!(event, AnyEvent::Run(RunEvent::ToolCallEnded { result: CallResult::Failed, .. }, _)));
+    assert_eq!((decided.count(), failed.count()), (1, 1));
+    assert!(!home.path().join("workspaces").join(bot.to_string()).join("later.txt").exists());
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_are_counted_against_higher_thresholds() {
+    let (url, _guard) = testing::fresh_sqlite();
+    let home = TempDir::new().unwrap();
+    let process = Process::start(&url, home.path()).await;
+    let engine = &process.engine;
+    let bot = bot(engine, None).await;
+    let steps = vec![json!({"tool": "computer_list_files", "arguments": {}}); 12];
+    let routine = routine(engine, bot, YEARLY, recording(&json!(steps))).await;
+    let run = engine.run_now(routine, &me(), None).await.unwrap().value;
+    assert_eq!(ended(engine, run).await.0, Outcome::Succeeded);
+    let crossed: Vec<_> = all(engine)
+        .await
+        .into_iter()
+        .filter_map(|(_, event)| match event {
+            AnyEvent::Repeat(RepeatEvent::ThresholdCrossed { threshold, count, .. }, _) => Some((threshold, count)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(crossed, [(10, 10)]);
+    process.stop().await;
+}
+
 /// The executor is shared by all runs of a process.
 #[test]
 fn an_executor_can_be_shared() {
