@@ -1,5 +1,7 @@
 //! What callers ask of the ledger, and what it answers.
 
+use std::{future::Future, pin::Pin};
+
 use midwatch_events::{Micros, StreamName, key::Key};
 use uuid::Uuid;
 
@@ -10,6 +12,14 @@ use crate::log::LogError;
 pub enum Expected {
     /// Exactly this one; `Exact(0)` is [`Expected::NoStream`].
     Exact(u64),
+    /// Exactly this one, and its last event is this one. What is appended to a state that another append of the same
+    /// process is still to make: were only the number compared, another process' event could stand in for it.
+    After {
+        /// The version.
+        version: u64,
+        /// The last event.
+        event_id: Uuid,
+    },
     /// The stream has no events yet.
     NoStream,
     /// Whatever it is.
@@ -80,6 +90,30 @@ impl Appended {
     #[must_use]
     pub fn last(&self) -> u64 {
         self.first + self.count.saturating_sub(1)
+    }
+}
+
+/// An append that has its place: those of one process are judged in the order in which they were submitted. Dropped, it
+/// is judged all the same.
+pub struct Submitted(Pin<Box<dyn Future<Output = Result<Appended, AppendError>> + Send>>);
+
+impl std::fmt::Debug for Submitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Submitted")
+    }
+}
+
+impl Submitted {
+    pub(crate) fn new(answer: impl Future<Output = Result<Appended, AppendError>> + Send + 'static) -> Self {
+        Self(Box::pin(answer))
+    }
+
+    /// What became of it, once that is durable.
+    ///
+    /// # Errors
+    /// As [`crate::Log::append`].
+    pub async fn answer(self) -> Result<Appended, AppendError> {
+        self.0.await
     }
 }
 

@@ -3,6 +3,7 @@
 //! The PostgreSQL half needs `MIDWATCH_TEST_POSTGRES`; see [`crate::testing`].
 
 mod appends;
+mod chains;
 mod crowds;
 mod erasing;
 mod faults;
@@ -43,6 +44,10 @@ const CASES: &[(&str, Run)] = cases![
     appends::the_largest_event_and_the_largest_append_fit,
     appends::an_event_id_stands_once,
     appends::a_reader_appends_nothing,
+    chains::a_chain_stands_in_the_order_it_was_submitted,
+    chains::what_follows_an_append_that_was_not_made_is_not_made,
+    chains::chains_of_two_processes_make_one_stream,
+    chains::who_does_not_wait_for_the_answer_has_appended_all_the_same,
     keys::the_same_request_gets_its_original_positions,
     keys::another_request_under_the_same_key_is_refused,
     keys::each_of_several_keys_stands_for_the_append,

@@ -19,7 +19,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    append::{AppendError, Appended},
+    append::{Append, AppendError, Appended, Expected},
     judge::{Ground, Head, Prepared},
     log::LogError,
     memory::Memory,
@@ -46,7 +46,7 @@ pub(crate) struct Ask {
     pub(crate) reply: oneshot::Sender<Result<Appended, AppendError>>,
 }
 
-type Answer = Result<Appended, AppendError>;
+pub(crate) type Answer = Result<Appended, AppendError>;
 
 /// Who is told how far the ledger is durable, and what is remembered of it.
 #[derive(Clone, Debug)]
@@ -259,14 +259,18 @@ impl Desk {
             false => self.session.keys(&hashes.into_iter().collect::<Vec<_>>()).await?,
         };
         // Event ids are looked up only where one may stand already; the index finds the rare others.
-        let doubted = batch.iter().filter(|ask| ask.attempted || ask.alone);
-        let ids: Vec<Uuid> = doubted.flat_map(|ask| ask.prepared.events().map(|(_, event)| event.event_id)).collect();
+        let (doubted, fresh): (Vec<&Ask>, Vec<&Ask>) = batch.iter().partition(|ask| ask.attempted || ask.alone);
+        let ids_of = |ask: &&Ask| ask.prepared.events().map(|(_, event)| event.event_id).collect::<Vec<_>>();
+        // So is an event that an append has to follow, unless this batch brings it.
+        let fresh: HashSet<Uuid> = fresh.iter().flat_map(ids_of).collect();
+        let followed = appends().flat_map(followed).filter(|id| !fresh.contains(id));
+        let ids: Vec<Uuid> = doubted.iter().flat_map(ids_of).chain(followed).collect();
         let found = match ids.is_empty() {
             true => HashMap::new(),
             false => self.session.events(&ids).await?,
         };
 
-        let mut ground = Ground::new(head, versions, keys);
+        let mut ground = Ground::new(head, versions, keys, &found);
         let answers = batch.iter().map(|ask| judge(&mut ground, ask, &found)).collect();
         let wrote = !ground.rows.is_empty();
         if wrote {
@@ -355,6 +359,14 @@ struct Written {
     durable: bool,
     events: u64,
     erased: u64,
+}
+
+/// The events that an append has to follow.
+fn followed(append: &Append) -> impl Iterator<Item = Uuid> {
+    append.entries.iter().filter_map(|entry| match entry.expected {
+        Expected::After { event_id, .. } => Some(event_id),
+        Expected::Exact(_) | Expected::NoStream | Expected::Any => None,
+    })
 }
 
 /// Judges one append; one that may stand already is first looked for among the events `found` by its ids.

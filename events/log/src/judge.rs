@@ -57,12 +57,20 @@ pub(crate) struct Head {
     pub(crate) clock: Micros,
 }
 
+/// The end of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    version: u64,
+    /// Its last event, where somebody asks for it or it is of this batch.
+    event_id: Option<Uuid>,
+}
+
 /// What a batch stands on, and what it adds.
 #[derive(Debug)]
 pub(crate) struct Ground {
     pub(crate) head: u64,
     now: Micros,
-    versions: HashMap<StreamName, u64>,
+    ends: HashMap<StreamName, End>,
     keys: HashMap<[u8; 32], KnownKey>,
     pub(crate) rows: Vec<Recorded>,
     pub(crate) new_keys: Vec<NewKey>,
@@ -128,12 +136,25 @@ fn says_the_same(stored: &Recorded, event: &NewEvent) -> bool {
 }
 
 impl Ground {
-    pub(crate) fn new(head: Head, versions: HashMap<StreamName, u64>, keys: HashMap<[u8; 32], KnownKey>) -> Self {
+    /// `found` are events of the ledger; those that are the last of their stream can be followed.
+    pub(crate) fn new(
+        head: Head,
+        versions: HashMap<StreamName, u64>,
+        keys: HashMap<[u8; 32], KnownKey>,
+        found: &HashMap<Uuid, Recorded>,
+    ) -> Self {
+        let end = |(stream, version)| (stream, End { version, event_id: None });
+        let mut ends: HashMap<StreamName, End> = versions.into_iter().map(end).collect();
+        for event in found.values() {
+            if let Some(end) = ends.get_mut(&event.stream).filter(|end| end.version == event.version) {
+                end.event_id = Some(event.event_id);
+            }
+        }
         Self {
             head: head.position,
             // Ledger time never goes back, whatever the store's clock does.
             now: head.clock.max(head.recorded_at),
-            versions,
+            ends,
             keys,
             rows: Vec::new(),
             new_keys: Vec::new(),
@@ -141,8 +162,8 @@ impl Ground {
         }
     }
 
-    fn version(&self, stream: &StreamName) -> u64 {
-        self.versions.get(stream).copied().unwrap_or(0)
+    fn end(&self, stream: &StreamName) -> End {
+        self.ends.get(stream).copied().unwrap_or_default()
     }
 
     /// Says what becomes of `asked`, and takes up what it writes.
@@ -184,19 +205,21 @@ impl Ground {
     }
 
     fn check_versions(&self, append: &Append) -> Result<(), AppendError> {
-        let mut ahead: HashMap<&StreamName, u64> = HashMap::new();
+        let mut ahead: HashMap<&StreamName, End> = HashMap::new();
         for entry in &append.entries {
-            let version = ahead.entry(&entry.stream).or_insert_with(|| self.version(&entry.stream));
+            let end = ahead.entry(&entry.stream).or_insert_with(|| self.end(&entry.stream));
             let holds = match entry.expected {
-                Expected::Exact(expected) => expected == *version,
-                Expected::NoStream => *version == 0,
+                Expected::Exact(expected) => expected == end.version,
+                Expected::After { version, event_id } => version == end.version && Some(event_id) == end.event_id,
+                Expected::NoStream => end.version == 0,
                 Expected::Any => true,
             };
             if !holds {
-                let (stream, expected, actual) = (entry.stream.clone(), entry.expected, *version);
+                let (stream, expected, actual) = (entry.stream.clone(), entry.expected, end.version);
                 return Err(AppendError::Conflict { stream, expected, actual });
             }
-            *version += entry.events.len() as u64;
+            end.version += entry.events.len() as u64;
+            end.event_id = entry.events.last().map(|event| event.event_id).or(end.event_id);
         }
         Ok(())
     }
@@ -210,8 +233,8 @@ impl Ground {
         let hashes: Vec<[u8; 32]> = asked.append.keys.iter().map(|key| key.hash).collect();
         for ((stream, event), seal) in asked.events().zip(&asked.seals) {
             self.head += 1;
-            let version = self.version(stream) + 1;
-            self.versions.insert(stream.clone(), version);
+            let version = self.end(stream).version + 1;
+            self.ends.insert(stream.clone(), End { version, event_id: Some(event.event_id) });
             let keys = if self.head == first { hashes.as_slice() } else { &[] };
             self.rows.push(recorded(self.head, stream, version, self.now, event, *seal, keys));
         }

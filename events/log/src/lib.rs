@@ -27,7 +27,7 @@ pub mod verify;
 pub mod views;
 mod writer;
 
-pub use append::{Append, AppendError, Appended, Expected, NewEvent, StreamAppend};
+pub use append::{Append, AppendError, Appended, Expected, NewEvent, StreamAppend, Submitted};
 pub use log::{Filter, Log, LogError, Open};
 pub use memory::WentBack;
 

@@ -7,7 +7,7 @@ use tokio::{sync::watch, time::timeout};
 use uuid::Uuid;
 
 use crate::{
-    append::{Append, AppendError, Appended},
+    append::{Append, AppendError, Appended, Submitted},
     memory::{Memory, WentBack},
     metrics::{Follower, Metrics},
     postgres::{PostgresLog, without_password},
@@ -118,9 +118,21 @@ impl Log {
     /// # Errors
     /// [`AppendError`]; after anything but `Unknown` and `Log`, nothing was written.
     pub async fn append(&self, append: Append) -> Result<Appended, AppendError> {
+        self.submit(append).await?.answer().await
+    }
+
+    /// As [`Self::append`], in two steps: comes back once the append has its place behind those that this process
+    /// submitted before. What is decided on the state that it will make is appended with [`Expected::After`] it, and
+    /// nothing may be answered because of it before its own answer is there.
+    ///
+    /// [`Expected::After`]: crate::Expected::After
+    ///
+    /// # Errors
+    /// [`AppendError::Invalid`], or a fault; it then has no place, and nothing was written.
+    pub async fn submit(&self, append: Append) -> Result<Submitted, AppendError> {
         match self {
-            Self::Sqlite(log) => log.append(append).await,
-            Self::Postgres(log) => log.append(append).await,
+            Self::Sqlite(log) => log.submit(append).await,
+            Self::Postgres(log) => log.submit(append).await,
         }
     }
 

@@ -118,16 +118,22 @@ impl Default for Counters {
 }
 
 impl Counters {
-    pub(crate) fn answer(&self, answer: &Result<Appended, AppendError>) {
-        let at = match answer {
-            Ok(done) if done.duplicate => 2,
-            Ok(done) if done.count == 0 => 1,
-            Ok(_) => 0,
-            Err(AppendError::Conflict { .. }) => 3,
-            Err(AppendError::KeyReused { .. }) => 4,
-            Err(AppendError::Invalid(_)) => 5,
-            Err(AppendError::Unknown) => 6,
-            Err(AppendError::Log(_)) => 7,
+    pub(crate) fn done(&self, done: &Appended) {
+        let at = match done {
+            done if done.duplicate => 2,
+            done if done.count == 0 => 1,
+            _ => 0,
+        };
+        self.answers[at].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn failed(&self, error: &AppendError) {
+        let at = match error {
+            AppendError::Conflict { .. } => 3,
+            AppendError::KeyReused { .. } => 4,
+            AppendError::Invalid(_) => 5,
+            AppendError::Unknown => 6,
+            AppendError::Log(_) => 7,
         };
         self.answers[at].fetch_add(1, Relaxed);
     }
@@ -230,7 +236,7 @@ mod tests {
     #[test]
     fn numbers_are_shown_as_prometheus_reads_them() {
         let counters = Counters::default();
-        counters.answer(&Err(AppendError::Unknown));
+        counters.failed(&AppendError::Unknown);
         counters.committed(5, 2, Duration::from_micros(1_500));
         counters.committed(1_024, 0, Duration::from_secs(20));
         counters.follower("a \"b\"\\").reached(7);

@@ -25,7 +25,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    append::{Append, AppendError, Appended, Expected, StreamAppend},
+    append::{Append, AppendError, Expected, StreamAppend, Submitted},
     desk::Announce,
     log::{Filter, LogError, Open},
     memory::Memory,
@@ -101,7 +101,9 @@ impl PostgresLog {
     async fn take_over(self) {
         let stream = StreamName::stored("engine".to_owned());
         let looked = StreamAppend { stream, expected: Expected::Any, events: Vec::new() };
-        if let Err(error) = self.append(Append { entries: vec![looked], ..Append::default() }).await {
+        let asked = Append { entries: vec![looked], ..Append::default() };
+        let answered = async { self.submit(asked).await?.answer().await };
+        if let Err(error) = answered.await {
             // The first append does the same.
             tracing::warn!(%error, "what a process left unflushed is not to be seen yet");
         }
@@ -117,10 +119,10 @@ impl PostgresLog {
         &self.0.pool
     }
 
-    pub(crate) async fn append(&self, append: Append) -> Result<Appended, AppendError> {
+    pub(crate) async fn submit(&self, append: Append) -> Result<Submitted, AppendError> {
         let read_only =
             || LogError::Unavailable { operation: "append", reason: "it was opened to read only".to_owned() };
-        self.0.writer.as_ref().ok_or_else(read_only)?.append(append).await
+        self.0.writer.as_ref().ok_or_else(read_only)?.submit(append).await
     }
 
     pub(crate) async fn read_stream(

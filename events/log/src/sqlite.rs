@@ -26,7 +26,7 @@ use tokio::{
 use uuid::Uuid;
 
 use crate::{
-    append::{Append, AppendError, Appended},
+    append::{Append, AppendError, Submitted},
     desk::Announce,
     log::{Filter, LogError, Open},
     memory::Memory,
@@ -138,10 +138,10 @@ impl SqliteLog {
         &self.0.leases
     }
 
-    pub(crate) async fn append(&self, append: Append) -> Result<Appended, AppendError> {
+    pub(crate) async fn submit(&self, append: Append) -> Result<Submitted, AppendError> {
         let read_only =
             || LogError::Unavailable { operation: "append", reason: "it was opened to read only".to_owned() };
-        self.0.writer.as_ref().ok_or_else(read_only)?.append(append).await
+        self.0.writer.as_ref().ok_or_else(read_only)?.submit(append).await
     }
 
     pub(crate) async fn read_stream(

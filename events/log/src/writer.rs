@@ -1,7 +1,7 @@
 //! The way to the one writer of a process: what it never takes is refused here, and every caller hears something by its
 //! deadline.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Mutex, mpsc, oneshot, watch},
@@ -10,8 +10,8 @@ use tokio::{
 };
 
 use crate::{
-    append::{Append, AppendError, Appended},
-    desk::{Announce, Ask, Desk},
+    append::{Append, AppendError, Submitted},
+    desk::{Announce, Answer, Ask, Desk},
     judge::Prepared,
     log::LogError,
     postgres::Flusher,
@@ -47,30 +47,44 @@ impl Writer {
         Self { queue: Mutex::new(Some(queue)), task: Mutex::new(Some(task)), announce }
     }
 
-    pub(crate) async fn append(&self, append: Append) -> Result<Appended, AppendError> {
-        let answer = self.ask(append).await;
-        self.announce.counters.answer(&answer);
-        answer
+    /// Puts an append behind those that were submitted before.
+    pub(crate) async fn submit(&self, append: Append) -> Result<Submitted, AppendError> {
+        let counters = Arc::clone(&self.announce.counters);
+        match self.ask(append).await {
+            Ok((answer, deadline)) => Ok(Submitted::new(async move {
+                let answer = match timeout_at(deadline, answer).await {
+                    Ok(Ok(answer)) => answer,
+                    // It is with the writer, or with a commit that has not come back.
+                    Ok(Err(_)) | Err(_) => Err(AppendError::Unknown),
+                };
+                match &answer {
+                    Ok(done) => counters.done(done),
+                    Err(error) => counters.failed(error),
+                }
+                answer
+            })),
+            Err(error) => {
+                counters.failed(&error);
+                Err(error)
+            }
+        }
     }
 
-    async fn ask(&self, append: Append) -> Result<Appended, AppendError> {
+    async fn ask(&self, append: Append) -> Result<(oneshot::Receiver<Answer>, Instant), AppendError> {
         self.announce.memory.check()?;
         let bytes = check(&append)?;
         let prepared = Prepared::new(append, bytes).map_err(|e| unavailable(format!("no randomness: {e}")))?;
         let closed = || unavailable("the ledger was closed".to_owned());
         let queue = self.queue.lock().await.clone().ok_or_else(closed)?;
         let asked_at = Instant::now();
+        let deadline = asked_at + DEADLINE;
         let (reply, answer) = oneshot::channel();
         let ask = Ask { prepared, asked_at, attempted: false, alone: false, reply };
-        match timeout_at(asked_at + DEADLINE, queue.send(ask)).await {
+        match timeout_at(deadline, queue.send(ask)).await {
             Ok(sent) => sent.map_err(|_| closed())?,
             Err(_) => return Err(unavailable("too many appends are waiting".to_owned()).into()),
         }
-        match timeout_at(asked_at + DEADLINE, answer).await {
-            Ok(Ok(answer)) => answer,
-            // It is with the writer, or with a commit that has not come back.
-            Ok(Err(_)) | Err(_) => Err(AppendError::Unknown),
-        }
+        Ok((answer, deadline))
     }
 
     /// Lets the writer finish what waits, and ends it.
