@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use midwatch_events::{Micros, New, bot::BotEvent, id::BotId};
+use serde::{Deserialize, Serialize};
 
 use crate::{Decider, Refusal, refusal::named};
 
 /// A Bot as its stream tells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bot {
     /// Its id, once registered.
     pub id: Option<BotId>,
@@ -73,6 +74,8 @@ fn endpoint(url: &str) -> Result<(), Refusal> {
 impl Decider for Bot {
     type Event = BotEvent;
     type Command = BotCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: BotCommand) -> Result<Vec<New<BotEvent>>, Refusal> {
         Ok(match command {

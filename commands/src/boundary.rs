@@ -4,11 +4,12 @@ use midwatch_events::{
     Micros, New,
     boundary::{BoundaryContent, BoundaryEvent},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Decider, Refusal};
 
 /// The boundary in force. Its version is the version of its stream.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Boundary {
     /// The document, as JSON text; none before the first is published.
     pub document: Option<String>,
@@ -29,6 +30,8 @@ pub enum BoundaryCommand {
 impl Decider for Boundary {
     type Event = BoundaryEvent;
     type Command = BoundaryCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: BoundaryCommand) -> Result<Vec<New<BoundaryEvent>>, Refusal> {
         let BoundaryCommand::Publish { document, note } = command;

@@ -6,11 +6,12 @@ use midwatch_events::{
     id::{RunId, TriggerId},
     routine::DropReason,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Decider, Refusal, trigger::Trigger};
 
 /// What became of a delivery.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum Fate {
     /// It was never received.
     #[default]
@@ -45,7 +46,7 @@ impl Fate {
 }
 
 /// A delivery as its stream tells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delivery {
     /// What was received.
     pub received: Option<Received>,
@@ -81,6 +82,8 @@ pub fn status(trigger: &Trigger, target_may_start: bool) -> ReceivedStatus {
 impl Decider for Delivery {
     type Event = DeliveryEvent;
     type Command = DeliveryCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: DeliveryCommand) -> Result<Vec<New<DeliveryEvent>>, Refusal> {
         Ok(match command {

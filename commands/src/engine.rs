@@ -6,12 +6,13 @@ use midwatch_events::{
     id::ProcessId,
     key::Digest,
 };
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{Decider, Refusal};
 
 /// The deployment, as the streams `engine`, `halt` or `process-{id}` tell it; each fills its own part.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Engine {
     /// Namespace of derived ids: the identity that created the ledger.
     pub namespace: Option<Uuid>,
@@ -92,6 +93,12 @@ pub enum EngineCommand {
 impl Decider for Engine {
     type Event = EngineEvent;
     type Command = EngineCommand;
+
+    const FOLD_VERSION: u32 = 1;
+
+    fn rests_on_instant(event: &EngineEvent) -> bool {
+        matches!(event, EngineEvent::SchedulingLifted { .. })
+    }
 
     fn decide(&self, command: EngineCommand) -> Result<Vec<New<EngineEvent>>, Refusal> {
         Ok(match command {

@@ -24,15 +24,28 @@ pub mod trigger;
 pub mod user;
 
 use midwatch_events::{Family, Micros, New};
+use serde::{Serialize, de::DeserializeOwned};
 
 pub use refusal::{Refusal, RefusalKind};
 
 /// One family's rules: what its streams' state is, and what may be appended to it.
-pub trait Decider: Default + Clone + Send + 'static {
+///
+/// A state may be kept as its CBOR bytes, so that a long stream need not be read from its first event.
+pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + 'static {
     /// The family's events.
     type Event: Family;
     /// What can be asked of it.
     type Command;
+
+    /// Raised by one whenever the state's shape changes, or what [`evolve`](Self::evolve) makes of an event: what was
+    /// kept under another number is not used. A test that folds all golden events notices (`spec/folds.rs`).
+    const FOLD_VERSION: u32;
+
+    /// Whether the state depends on the instant at which this event is recorded. Where it does not, the next command can
+    /// be decided before the ledger has said when that was.
+    fn rests_on_instant(_event: &Self::Event) -> bool {
+        false
+    }
 
     /// What follows from `command` now, or why nothing does.
     ///

@@ -12,6 +12,7 @@ use midwatch_events::{
     repeat::{RepeatContent, RepeatEvent},
     time::SECOND_US,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Decider, Refusal};
 
@@ -21,7 +22,7 @@ pub const ACT_THRESHOLDS: [u32; 3] = [3, 10, 25];
 pub const READ_THRESHOLDS: [u32; 3] = [10, 25, 100];
 
 /// One attempt that may still be inside the window.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// The call.
     pub call: CallId,
@@ -32,7 +33,7 @@ pub struct Attempt {
 }
 
 /// One repeated call as (the end of) its stream tells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Repeat {
     /// Attempts, oldest first.
     pub attempts: VecDeque<Attempt>,
@@ -149,6 +150,8 @@ pub fn within(now: Micros, at: Micros, window_s: u32) -> bool {
 impl Decider for Repeat {
     type Event = RepeatEvent;
     type Command = RepeatCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: RepeatCommand) -> Result<Vec<New<RepeatEvent>>, Refusal> {
         Ok(match command {

@@ -16,6 +16,7 @@ use midwatch_events::{
     routine::{Limits, RoutineContent, RoutineEvent, RunClaimed, RunSettled, SuspendCause, Work},
     run::{Cause, Outcome, Reason, WorkKind},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Decider, Refusal,
@@ -27,7 +28,7 @@ use crate::{
 pub use windows::Tick;
 
 /// Whether a routine is due at all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Nothing was created here.
     #[default]
@@ -43,7 +44,7 @@ pub enum Phase {
 }
 
 /// A routine as its stream tells it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Routine {
     /// Its id, once created.
     pub id: Option<RoutineId>,
@@ -56,6 +57,7 @@ pub struct Routine {
     /// When, as stored.
     pub schedule_text: String,
     /// When; none where the stored text cannot be read any more.
+    #[serde(with = "as_text")]
     pub schedule: Option<Arc<Schedule>>,
     /// What kind of work it holds.
     pub work: Option<WorkKind>,
@@ -75,6 +77,24 @@ pub struct Routine {
     pub phase: Phase,
     /// What is live and what waits.
     pub target: Target,
+}
+
+/// A schedule is kept as its text, and read again.
+mod as_text {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
+
+    use crate::calendar::Schedule;
+
+    pub(super) fn serialize<S: Serializer>(schedule: &Option<Arc<Schedule>>, to: S) -> Result<S::Ok, S::Error> {
+        schedule.as_ref().map(|schedule| schedule.to_json()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Schedule>>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| Schedule::parse(&text).map(Arc::new).map_err(D::Error::custom)).transpose()
+    }
 }
 
 /// What can be asked of a routine.
@@ -346,6 +366,8 @@ fn target_events(events: Vec<TargetEvent>, bot: Option<BotId>, next: Option<Micr
 impl Decider for Routine {
     type Event = RoutineEvent;
     type Command = RoutineCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: RoutineCommand) -> Result<Vec<New<RoutineEvent>>, Refusal> {
         match command {

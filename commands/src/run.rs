@@ -13,6 +13,7 @@ use midwatch_events::{
     run::{CallResult, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RunContent, RunEvent, Work},
     time::SECOND_US,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Decider, Refusal};
 
@@ -22,7 +23,7 @@ pub const UNTAKEN_S: i64 = 900;
 pub const DEADLINE_SLACK_S: i64 = 60;
 
 /// A run as its stream tells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// What it is; none before it was opened.
     pub opened: Option<Opened>,
@@ -203,6 +204,12 @@ impl Run {
 impl Decider for Run {
     type Event = RunEvent;
     type Command = RunCommand;
+
+    const FOLD_VERSION: u32 = 1;
+
+    fn rests_on_instant(event: &RunEvent) -> bool {
+        matches!(event, RunEvent::Opened(_) | RunEvent::Taken { .. })
+    }
 
     fn decide(&self, command: RunCommand) -> Result<Vec<New<RunEvent>>, Refusal> {
         Ok(match command {

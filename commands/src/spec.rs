@@ -5,6 +5,7 @@ use midwatch_events::Micros;
 use crate::{Decider, Refusal};
 
 mod any_order;
+mod folds;
 mod values;
 
 pub(crate) use values::{at, id};

@@ -10,12 +10,13 @@ use midwatch_events::{
     routine::{DeliveryQueued, DropReason, RunClaimed, RunSettled},
     run::{Cause, Outcome},
 };
+use serde::{Deserialize, Serialize};
 
 /// Endings in a row, other than succeeded or cancelled, that switch a routine off.
 pub const FAILURES_MAX: u32 = 10;
 
 /// The run a target is busy with, and the deliveries that wait for it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// The live run.
     pub live: Option<RunId>,

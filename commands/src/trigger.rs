@@ -8,6 +8,7 @@ use midwatch_events::{
     run::{Outcome, Reason},
     trigger::{Intake, TriggerContent, TriggerEvent},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Decider, Refusal,
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// A trigger as its stream tells it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trigger {
     /// Its id, once created.
     pub id: Option<TriggerId>,
@@ -211,6 +212,8 @@ fn target_events(events: Vec<TargetEvent>, bot: Option<BotId>) -> Vec<New<Trigge
 impl Decider for Trigger {
     type Event = TriggerEvent;
     type Command = TriggerCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: TriggerCommand) -> Result<Vec<New<TriggerEvent>>, Refusal> {
         match command {

@@ -8,11 +8,12 @@ use midwatch_events::{
     key::Digest,
     user::{Access, UserContent, UserEvent},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Decider, Refusal, refusal::named};
 
 /// A person or a token, as the streams `user-{id}` or `token-{id}` tell it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The person, once invited.
     pub id: Option<UserId>,
@@ -83,6 +84,8 @@ pub enum UserCommand {
 impl Decider for User {
     type Event = UserEvent;
     type Command = UserCommand;
+
+    const FOLD_VERSION: u32 = 1;
 
     fn decide(&self, command: UserCommand) -> Result<Vec<New<UserEvent>>, Refusal> {
         Ok(match command {

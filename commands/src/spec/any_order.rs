@@ -349,6 +349,35 @@ fn user(dice: &mut Dice) -> UserEvent {
     }
 }
 
+/// What was kept of a state goes on as the state itself does; and where an event says that its instant does not matter,
+/// it does not.
+fn kept<D: Decider>(throws: &[Vec<u8>], event: fn(&mut Dice) -> D::Event) {
+    let (mut whole, mut rest) = (D::default(), D::default());
+    for (n, throw) in throws.iter().enumerate() {
+        let mut dice = Dice(throw.clone());
+        let (event, at) = (event(&mut dice), dice.instant());
+        if !D::rests_on_instant(&event) {
+            let mut other = whole.clone();
+            other.evolve(&event, Micros(at.0 ^ 1));
+            let mut this = whole.clone();
+            this.evolve(&event, at);
+            assert_eq!(bytes(&other), bytes(&this), "{event:?}");
+        }
+        whole.evolve(&event, at);
+        rest.evolve(&event, at);
+        if n % 3 == 0 {
+            rest = ciborium::from_reader(bytes(&rest).as_slice()).unwrap();
+        }
+        assert_eq!(bytes(&rest), bytes(&whole));
+    }
+}
+
+pub(super) fn bytes<D: Decider>(state: &D) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(state, &mut bytes).unwrap();
+    bytes
+}
+
 /// Folds one event per throw; each is recorded at some instant.
 fn fold<D: Decider>(throws: &[Vec<u8>], event: fn(&mut Dice) -> D::Event) -> D {
     let mut state = D::default();
@@ -384,6 +413,19 @@ proptest! {
         }
         prop_assert!(crate::run::cycles(&run.fingerprints) as usize <= run.fingerprints.len());
         prop_assert!(!delivery.fate.name().is_empty());
+    }
+
+    #[test]
+    fn a_state_that_was_kept_goes_on_like_one_folded_from_its_first_event(throws in throws()) {
+        kept::<Routine>(&throws, routine);
+        kept::<Trigger>(&throws, trigger);
+        kept::<Run>(&throws, run);
+        kept::<Repeat>(&throws, repeat);
+        kept::<Delivery>(&throws, delivery);
+        kept::<Engine>(&throws, engine);
+        kept::<Bot>(&throws, bot);
+        kept::<Boundary>(&throws, boundary);
+        kept::<User>(&throws, user);
     }
 
     /// A queue never holds a delivery twice, and a target that is free says why it was busy no longer.
