@@ -23,6 +23,15 @@ pub async fn put(log: &Log, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
     match log {
         Log::Sqlite(log) => put_sqlite(log, id, bytes).await,
         Log::Postgres(log) => put_postgres(log, id, bytes).await,
+        #[cfg(any(test, feature = "testing"))]
+        Log::Simulated(log) => {
+            let put = |state: &mut crate::simulated::State| {
+                let fresh = (bytes.len(), Some(bytes.to_vec()));
+                let (stored, _) = state.blobs.entry(id).or_insert(fresh);
+                same_length(id, bytes, i64::try_from(*stored).unwrap_or(i64::MAX))
+            };
+            log.change("keep a blob", put).await
+        }
     }
 }
 
@@ -69,6 +78,12 @@ pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
             }
             (length, bytes)
         }
+        #[cfg(any(test, feature = "testing"))]
+        Log::Simulated(log) => {
+            let get =
+                |state: &mut crate::simulated::State| Ok(state.blobs.get(&id).and_then(|(_, bytes)| bytes.clone()));
+            return log.ask(crate::simulated::Operation::Read, get).await;
+        }
     };
     if i64::try_from(bytes.len()) == Ok(length) {
         Ok(Some(bytes))
@@ -87,6 +102,14 @@ pub async fn expire(log: &Log, id: Uuid) -> Result<(), LogError> {
     match log {
         Log::Sqlite(log) => expire_sqlite(log, id).await,
         Log::Postgres(log) => expire_postgres(log, id).await,
+        #[cfg(any(test, feature = "testing"))]
+        Log::Simulated(log) => {
+            let expire = |state: &mut crate::simulated::State| {
+                state.blobs.entry(id).and_modify(|(_, bytes)| *bytes = None);
+                Ok(())
+            };
+            log.change("expire a blob", expire).await
+        }
     }
 }
 

@@ -81,12 +81,21 @@ pub(crate) struct Ground {
 impl Prepared {
     /// Takes an append on its way to the lock; its salts are drawn here.
     pub(crate) fn new(append: Append, bytes: usize) -> Result<Self, getrandom::Error> {
+        Self::salted(append, bytes, |salt| getrandom::fill(salt))
+    }
+
+    /// As [`Self::new`], with salts from elsewhere.
+    pub(crate) fn salted<E>(
+        append: Append,
+        bytes: usize,
+        fill: impl Fn(&mut [u8; 16]) -> Result<(), E>,
+    ) -> Result<Self, E> {
         let mut seals = Vec::new();
         for event in append.entries.iter().flat_map(|entry| &entry.events) {
             seals.push(match &event.content {
                 Some(content) => {
                     let mut salt = [0; 16];
-                    getrandom::fill(&mut salt)?;
+                    fill(&mut salt)?;
                     Some(Seal { salt, commitment: commitment(&salt, content) })
                 }
                 None => None,

@@ -64,6 +64,18 @@ pub async fn beat(log: &Log, run: Uuid, take: u32, beat: u64) -> Result<bool, Lo
         .await
         .map_err(|e| postgres::failed("renew a lease", &e))?
         .rows_affected(),
+        #[cfg(any(test, feature = "testing"))]
+        Log::Simulated(log) => {
+            let renew = |state: &mut crate::simulated::State| {
+                let held = state.leases.entry(run).or_default();
+                let renews = (take, beat.unsigned_abs()) >= *held;
+                if renews {
+                    *held = (take, beat.unsigned_abs());
+                }
+                Ok(u64::from(renews))
+            };
+            log.change("renew a lease", renew).await?
+        }
     };
     Ok(written == 1)
 }
@@ -99,6 +111,17 @@ pub async fn read_all(log: &Log) -> Result<Vec<Lease>, LogError> {
             });
             leases.map_err(|e: sqlx::Error| postgres::failed("read leases", &e))
         }
+        #[cfg(any(test, feature = "testing"))]
+        Log::Simulated(log) => {
+            let all = |state: &mut crate::simulated::State| {
+                Ok(state
+                    .leases
+                    .iter()
+                    .map(|(run, (take, beat))| Lease { run: *run, take: *take, beat: *beat })
+                    .collect())
+            };
+            log.ask(crate::simulated::Operation::Look, all).await
+        }
     }
 }
 
@@ -118,6 +141,14 @@ pub async fn drop_run(log: &Log, run: Uuid, take: u32) -> Result<(), LogError> {
             let dropped = sqlx::query("DELETE FROM run_lease WHERE run = $1 AND take <= $2").bind(run);
             let dropped = dropped.bind(i64::from(take)).execute(log.pool()).await;
             dropped.map(drop).map_err(|e| postgres::failed("drop a lease", &e))
+        }
+        #[cfg(any(test, feature = "testing"))]
+        Log::Simulated(log) => {
+            let drop_it = |state: &mut crate::simulated::State| {
+                state.leases.retain(|known, (held, _)| *known != run || *held > take);
+                Ok(())
+            };
+            log.change("drop a lease", drop_it).await
         }
     }
 }

@@ -19,6 +19,9 @@ pub mod metrics;
 mod migrate;
 mod postgres;
 mod session;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod simulated;
 mod sqlite;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

@@ -50,6 +50,9 @@ pub enum Log {
     Sqlite(SqliteLog),
     /// One PostgreSQL, any number of processes.
     Postgres(PostgresLog),
+    /// In memory, for tests alone.
+    #[cfg(any(test, feature = "testing"))]
+    Simulated(crate::simulated::SimulatedLog),
 }
 
 /// Why the ledger could not do its part.
@@ -109,6 +112,10 @@ impl Log {
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             PostgresLog::open(url, open).await.map(Self::Postgres)
         } else {
+            #[cfg(any(test, feature = "testing"))]
+            if url.starts_with("simulated:") {
+                return crate::simulated::SimulatedLog::open(url, open).await.map(Self::Simulated);
+            }
             Err(LogError::Address(without_password(url)))
         }
     }
@@ -133,6 +140,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.submit(append).await,
             Self::Postgres(log) => log.submit(append).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.submit(append).await,
         }
     }
 
@@ -144,6 +153,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
             Self::Postgres(log) => log.read_stream(stream, from, limit).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.read_stream(stream, from, limit).await,
         }
     }
 
@@ -157,6 +168,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
             Self::Postgres(log) => log.load_stream(stream, from, limit).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.load_stream(stream, from, limit).await,
         }
     }
 
@@ -173,6 +186,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.read_stream_back(stream, before, limit).await,
             Self::Postgres(log) => log.read_stream_back(stream, before, limit).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.read_stream_back(stream, before, limit).await,
         }
     }
 
@@ -185,6 +200,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.read_all(after, limit, filter).await,
             Self::Postgres(log) => log.read_all(after, limit, filter).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.read_all(after, limit, filter).await,
         }
     }
 
@@ -205,6 +222,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.read_event(event_id).await,
             Self::Postgres(log) => log.read_event(event_id).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.read_event(event_id).await,
         }
     }
 
@@ -224,6 +243,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.head().await,
             Self::Postgres(log) => log.head().await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.head().await,
         }
     }
 
@@ -235,6 +256,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.store_time().await,
             Self::Postgres(log) => log.store_time().await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.store_time().await,
         }
     }
 
@@ -246,6 +269,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.find_key(key_hash).await,
             Self::Postgres(log) => log.find_key(key_hash).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.find_key(key_hash).await,
         }
     }
 
@@ -257,6 +282,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.keys_between(first, last).await,
             Self::Postgres(log) => log.keys_between(first, last).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.keys_between(first, last).await,
         }
     }
 
@@ -270,6 +297,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.follow(),
             Self::Postgres(log) => log.follow(),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.follow(),
         }
     }
 
@@ -278,6 +307,10 @@ impl Log {
     /// # Errors
     /// [`LogError`].
     pub async fn wait_durable(&self, position: u64, patience: Duration) -> Result<bool, LogError> {
+        #[cfg(any(test, feature = "testing"))]
+        if let Self::Simulated(log) = self {
+            return log.wait_durable(position, patience).await;
+        }
         let mut heads = self.follow();
         if *heads.borrow_and_update() >= position || self.head().await? >= position {
             return Ok(true);
@@ -306,6 +339,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.counters().read(log.known_head(), losses, Some(log.wal_bytes())),
             Self::Postgres(log) => log.counters().read(log.known_head(), losses, None),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.counters().read(log.known_head(), losses, None),
         }
     }
 
@@ -315,6 +350,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.counters().follower(name),
             Self::Postgres(log) => log.counters().follower(name),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.counters().follower(name),
         }
     }
 
@@ -322,6 +359,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.memory(),
             Self::Postgres(log) => log.memory(),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.memory(),
         }
     }
 
@@ -330,6 +369,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.repeated_event(first, last).await,
             Self::Postgres(log) => log.repeated_event(first, last).await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(_) => Ok(None),
         }
     }
 
@@ -342,6 +383,8 @@ impl Log {
             // The one connection that writes sets what it needs itself.
             Self::Sqlite(_) => Ok(Vec::new()),
             Self::Postgres(log) => log.durability().await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(_) => Ok(Vec::new()),
         }
     }
 
@@ -350,6 +393,8 @@ impl Log {
         match self {
             Self::Sqlite(log) => log.close().await,
             Self::Postgres(log) => log.close().await,
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(log) => log.close().await,
         }
     }
 }

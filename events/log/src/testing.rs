@@ -4,11 +4,19 @@
 //! not skipped.
 #![expect(clippy::expect_used, reason = "it is compiled for tests only, and a test fails by panicking")]
 
-use std::{env, thread};
+use std::{
+    env,
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
+use midwatch_events::{Micros, Recorded};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, postgres::PgConnectOptions};
 use tempfile::TempDir;
 use uuid::Uuid;
+
+use crate::simulated::{Boxed, Operation, Passage, Store, Weather};
 
 /// Keeps a fresh database; drop it to remove the database.
 #[derive(Debug)]
@@ -17,6 +25,68 @@ pub enum Guard {
     Sqlite(TempDir),
     /// A database on the test server.
     Postgres(Box<PostgresGuard>),
+    /// A store in memory.
+    Simulated(SimulatedGuard),
+}
+
+/// A store in memory, registered.
+#[derive(Debug)]
+pub struct SimulatedGuard(Store);
+
+impl Drop for SimulatedGuard {
+    fn drop(&mut self) {
+        self.0.unregister();
+    }
+}
+
+/// A simulated store's weather when nothing goes wrong: the machine's time and chance, and no delay.
+#[derive(Debug)]
+pub struct Calm;
+
+impl Weather for Calm {
+    #[expect(clippy::disallowed_methods, reason = "it stands for a database, which has a clock of its own")]
+    fn now(&self, _port: Option<u32>) -> Micros {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn fill(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("randomness");
+    }
+
+    fn passage(&self, _port: u32, _operation: Operation) -> Passage {
+        Passage::default()
+    }
+
+    fn news(&self, _port: u32) -> Option<Duration> {
+        None
+    }
+
+    fn tries_again(&self, _port: u32) -> bool {
+        true
+    }
+
+    fn pause(&self, span: Duration) -> Boxed {
+        Box::pin(tokio::time::sleep(span))
+    }
+
+    fn spawn(&self, task: Boxed) {
+        drop(tokio::spawn(task));
+    }
+
+    fn durable(&self, _port: u32, _events: &[Recorded]) {}
+}
+
+/// An address of an empty store in memory, in calm weather.
+///
+/// # Panics
+/// Without randomness.
+#[must_use]
+pub fn fresh_simulated() -> (String, Guard) {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("randomness");
+    let store = Store::register(&Uuid::from_bytes(random).simple().to_string(), Arc::new(Calm));
+    (store.url(0), Guard::Simulated(SimulatedGuard(store)))
 }
 
 /// A database on the test server.

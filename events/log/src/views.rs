@@ -24,6 +24,8 @@
 mod generations;
 mod postgres;
 mod query;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod simulated;
 mod sqlite;
 mod table;
 #[cfg(test)]
@@ -52,6 +54,8 @@ pub struct Views {
 enum Backend {
     Sqlite(SqliteViews),
     Postgres(PostgresViews),
+    #[cfg(any(test, feature = "testing"))]
+    Simulated(simulated::SimulatedViews),
 }
 
 /// What this binary has to do with a projection.
@@ -104,6 +108,11 @@ impl Views {
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             Backend::Postgres(PostgresViews::open(url, open).await?)
         } else {
+            #[cfg(any(test, feature = "testing"))]
+            if url.starts_with("simulated:") {
+                let backend = Backend::Simulated(simulated::SimulatedViews::open(url, open).await?);
+                return Ok(Self { backend, open });
+            }
             return Err(address(url));
         };
         Ok(Self { backend, open })
@@ -157,6 +166,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
             Backend::Postgres(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
         }
     }
 
@@ -170,6 +181,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.swap(table, generation.number, Swap::Replace).await,
             Backend::Postgres(views) => views.swap(table, generation.number, Swap::Replace).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.swap(table, generation.number, Swap::Replace).await,
         }
         .map(drop)
     }
@@ -183,6 +196,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.discard(generation.table, generation.number).await,
             Backend::Postgres(views) => views.discard(generation.table, generation.number).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.discard(generation.table, generation.number).await,
         }
     }
 
@@ -195,10 +210,16 @@ impl Views {
         let kind = table.kind(query.order.column)?;
         for _ in 0..READ_ATTEMPTS {
             let number = self.active(table).await?.number;
-            let statement = Statement::select(self.dialect(), &self.table_name(table, number), table, query)?;
+            let select = |dialect, from: &str| Statement::select(dialect, from, table, query);
             let rows = match &self.backend {
-                Backend::Sqlite(views) => views.select(statement, kind).await?,
-                Backend::Postgres(views) => views.select(statement, kind).await?,
+                Backend::Sqlite(views) => {
+                    views.select(select(Dialect::Sqlite, &sqlite::table_name(table, number))?, kind).await?
+                }
+                Backend::Postgres(views) => {
+                    views.select(select(Dialect::Postgres, &postgres::table_name(table, number))?, kind).await?
+                }
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.select(table, number, query).await?,
             };
             if let Some(rows) = rows {
                 return Ok(rows);
@@ -228,10 +249,16 @@ impl Views {
     pub async fn count(&self, table: &'static Table, filters: &[Condition]) -> Result<u64, LogError> {
         for _ in 0..READ_ATTEMPTS {
             let number = self.active(table).await?.number;
-            let statement = Statement::count(self.dialect(), &self.table_name(table, number), table, filters)?;
+            let count = |dialect, from: &str| Statement::count(dialect, from, table, filters);
             let count = match &self.backend {
-                Backend::Sqlite(views) => views.count(statement).await?,
-                Backend::Postgres(views) => views.count(statement).await?,
+                Backend::Sqlite(views) => {
+                    views.count(count(Dialect::Sqlite, &sqlite::table_name(table, number))?).await?
+                }
+                Backend::Postgres(views) => {
+                    views.count(count(Dialect::Postgres, &postgres::table_name(table, number))?).await?
+                }
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.count(table, number, filters).await?,
             };
             if let Some(count) = count {
                 return Ok(count);
@@ -276,6 +303,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.named_checkpoint(name).await,
             Backend::Postgres(views) => views.named_checkpoint(name).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.named_checkpoint(name).await,
         }
     }
 
@@ -289,6 +318,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.advance(name, from, to).await,
             Backend::Postgres(views) => views.advance(name, from, to).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.advance(name, from, to).await,
         }
     }
 
@@ -302,6 +333,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.lead(name, process, ttl_s, now).await,
             Backend::Postgres(views) => views.lead(name, process, ttl_s).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.lead(name, process, ttl_s).await,
         }
     }
 
@@ -313,6 +346,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.give_up(name, process).await,
             Backend::Postgres(views) => views.give_up(name, process).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.give_up(name, process).await,
         }
     }
 
@@ -321,20 +356,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.close().await,
             Backend::Postgres(views) => views.close().await,
-        }
-    }
-
-    fn dialect(&self) -> Dialect {
-        match &self.backend {
-            Backend::Sqlite(_) => Dialect::Sqlite,
-            Backend::Postgres(_) => Dialect::Postgres,
-        }
-    }
-
-    fn table_name(&self, table: &Table, number: i64) -> String {
-        match &self.backend {
-            Backend::Sqlite(_) => sqlite::table_name(table, number),
-            Backend::Postgres(_) => postgres::table_name(table, number),
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.close().await,
         }
     }
 
@@ -342,6 +365,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.listing(table).await,
             Backend::Postgres(views) => views.listing(table).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.listing(table).await,
         }
     }
 
@@ -349,6 +374,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.state(table, number).await,
             Backend::Postgres(views) => views.state(table, number).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.state(table, number).await,
         }
     }
 
@@ -359,6 +386,8 @@ impl Views {
         match &self.backend {
             Backend::Sqlite(views) => views.make(table, make).await,
             Backend::Postgres(views) => views.make(table, make).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.make(table, make).await,
         }
     }
 
@@ -397,6 +426,8 @@ impl Generation {
         match &self.views.backend {
             Backend::Sqlite(views) => views.load(self.table, self.number, keys).await,
             Backend::Postgres(views) => views.load(self.table, self.number, keys).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.load(self.table, self.number, keys).await,
         }
     }
 
@@ -418,6 +449,8 @@ impl Generation {
         match &self.views.backend {
             Backend::Sqlite(views) => views.apply(self.table, self.number, step, changes).await,
             Backend::Postgres(views) => views.apply(self.table, self.number, step, changes).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.apply(self.table, self.number, step, changes).await,
         }
     }
 
@@ -433,6 +466,8 @@ impl Generation {
         match &self.views.backend {
             Backend::Sqlite(views) => views.stop(self.table, self.number, position, &error).await,
             Backend::Postgres(views) => views.stop(self.table, self.number, position, &error).await,
+            #[cfg(any(test, feature = "testing"))]
+            Backend::Simulated(views) => views.stop(self.table, self.number, position, &error).await,
         }
     }
 }

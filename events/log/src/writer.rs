@@ -102,7 +102,7 @@ pub(crate) fn unavailable(reason: String) -> LogError {
 }
 
 /// Refuses, before the lock, what the ledger never takes; gives the size.
-fn check(append: &Append) -> Result<usize, AppendError> {
+pub(crate) fn check(append: &Append) -> Result<usize, AppendError> {
     let invalid = |reason: String| Err(AppendError::Invalid(reason));
     if append.entries.is_empty() {
         return invalid("it names no stream".to_owned());

@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 /// A column's value in one row.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cell {
     /// Nothing; lower than everything.
     Null,

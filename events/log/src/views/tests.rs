@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     Append, Expected, Log, NewEvent, StreamAppend,
-    testing::{Guard, fresh_sqlite, fresh_urls},
+    testing::{Guard, fresh_simulated, fresh_sqlite, fresh_urls},
 };
 
 const COLUMNS: &[Column] = &[Column { name: "state", kind: Kind::Text }, Column { name: "due_us", kind: Kind::Int }];
@@ -34,6 +34,14 @@ impl Place {
     async fn sqlite() -> Self {
         let (url, guard) = fresh_sqlite();
         Self::made(url, guard).await
+    }
+
+    /// On each backend, the simulated one too.
+    async fn each() -> Vec<Self> {
+        let mut places = Self::both().await;
+        let (url, guard) = fresh_simulated();
+        places.push(Self::made(url, guard).await);
+        places
     }
 
     async fn both() -> Vec<Self> {
@@ -106,7 +114,7 @@ async fn counted(views: &Views) -> String {
 
 #[tokio::test]
 async fn rows_and_checkpoint_move_together() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         let Attached::Active(runs) = views.attach(&RUNS).await.unwrap() else { panic!("the first is active") };
         assert_eq!(runs.checkpoint().await.unwrap(), Some(0));
@@ -138,7 +146,7 @@ async fn rows_and_checkpoint_move_together() {
 
 #[tokio::test]
 async fn a_write_that_does_not_fit_moves_nothing() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         let runs = writing(&views, &RUNS).await;
         let swapped = RowWrite { key: "a".into(), row: Some((Vec::new(), vec![Cell::Int(1), Cell::Int(1)])) };
@@ -154,7 +162,7 @@ async fn a_write_that_does_not_fit_moves_nothing() {
 
 #[tokio::test]
 async fn many_rows_in_one_transaction() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         let runs = writing(&views, &RUNS).await;
         for round in 0..2_i64 {
@@ -175,7 +183,7 @@ async fn many_rows_in_one_transaction() {
 // A17 of docs/architecture.md.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_processes_that_race_apply_each_event_once() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let (one, two) = tokio::join!(place.open(), place.open());
         let (first, second) = tokio::join!(
             tokio::spawn({
@@ -197,7 +205,7 @@ async fn two_processes_that_race_apply_each_event_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_guard_lets_exactly_one_through() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let (one, two) = (place.open().await, place.open().await);
         let (one, two) = (writing(&one, &RUNS).await, writing(&two, &RUNS).await);
         for from in 0..50 {
@@ -214,7 +222,7 @@ async fn one_guard_lets_exactly_one_through() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn processes_that_attach_at_the_same_moment_all_succeed() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let mut tasks = Vec::new();
         for _ in 0..6 {
             let url = place.url.clone();
@@ -233,7 +241,7 @@ async fn processes_that_attach_at_the_same_moment_all_succeed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_rebuild_changes_nothing_for_readers_until_it_has_caught_up() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         count_up_to(&views, &RUNS, 200, 50).await;
         let old = writing(&views, &RUNS).await;
@@ -288,7 +296,7 @@ fn tokio_stop() -> std::sync::Arc<std::sync::atomic::AtomicBool> {
 
 #[tokio::test]
 async fn a_rebuild_that_was_left_is_dropped_by_the_next_one_or_on_purpose() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         count_up_to(&views, &RUNS, 10, 5).await;
         let left = views.begin_rebuild(&RUNS).await.unwrap();
@@ -307,7 +315,7 @@ async fn a_rebuild_that_was_left_is_dropped_by_the_next_one_or_on_purpose() {
 
 #[tokio::test]
 async fn a_raised_version_is_built_beside_the_old_one() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let (old, new) = (place.open().await, place.open().await);
         count_up_to(&old, &RUNS, 20, 5).await;
         let Attached::Building(next) = new.attach(&RUNS_2).await.unwrap() else { panic!("it is under construction") };
@@ -340,7 +348,7 @@ async fn a_raised_version_is_built_beside_the_old_one() {
 
 #[tokio::test]
 async fn a_poison_event_stops_one_projection_and_shows_why() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         let (runs, other) = (writing(&views, &RUNS).await, writing(&views, &OTHER).await);
         assert!(runs.apply(0, 4, Micros(4), Vec::new()).await.unwrap());
@@ -383,7 +391,7 @@ fn sample() -> Vec<RowWrite> {
 #[tokio::test]
 async fn pages_hold_every_row_once_in_both_directions() {
     let mut orders = BTreeMap::new();
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         assert!(writing(&views, &RUNS).await.apply(0, 1, Micros(1), sample()).await.unwrap());
         for column in ["state", "due_us", KEY] {
@@ -445,7 +453,7 @@ async fn filters_find_the_same_rows_on_every_backend() {
         ("due_us", Test::In(vec![Cell::Int(-1), Cell::Int(5)]), 7),
         (KEY, Test::Lt(text("k")), 20),
     ];
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         assert!(writing(&views, &RUNS).await.apply(0, 1, Micros(1), sample()).await.unwrap());
         for (column, is, expected) in tests.clone() {
@@ -545,7 +553,7 @@ async fn count_deleted(generation: &Generation) -> bool {
 
 #[tokio::test]
 async fn to_read_only_nothing_is_made() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         match Views::open(&place.url, Open::ReadOnly).await {
             Ok(views) => {
                 views.attach(&RUNS).await.unwrap_err();
@@ -577,7 +585,7 @@ async fn to_read_only_nothing_is_made() {
 
 #[tokio::test]
 async fn named_checkpoints_move_from_where_they_are() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let (one, two) = (place.open().await, place.open().await);
         assert_eq!(one.named_checkpoint("reactor").await.unwrap(), 0);
         assert!(!one.advance("reactor", 5, 6).await.unwrap(), "it is at 0");
@@ -592,7 +600,7 @@ async fn named_checkpoints_move_from_where_they_are() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn checkpoints_and_appends_do_not_stand_in_each_others_way() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let log = Log::open(&place.url, Open::ReadWrite).await.unwrap();
         let views = place.open().await;
         let appending = tokio::spawn({
@@ -634,14 +642,14 @@ fn an_append(n: u64) -> Append {
 #[tokio::test]
 async fn one_leads_until_its_time_is_up() {
     let (one, two) = (Uuid::from_u128(1), Uuid::from_u128(2));
-    for place in Place::both().await {
+    for place in Place::each().await {
         let views = place.open().await;
         let mut now = Micros(1_000_000);
         assert!(views.lead("runs", one, 2, now).await.unwrap());
         assert!(views.lead("runs", one, 2, now).await.unwrap(), "renewed");
         assert!(!views.lead("runs", two, 2, now).await.unwrap());
         assert!(views.lead("other", two, 2, now).await.unwrap());
-        if place.on_postgres() {
+        if !place.url.starts_with("sqlite") {
             // A process whose own clock is wrong by a year takes nothing over.
             assert!(!views.lead("runs", two, 2, now.plus_s(31_536_000)).await.unwrap());
             tokio::time::sleep(Duration::from_millis(2_100)).await;
@@ -660,7 +668,7 @@ async fn one_leads_until_its_time_is_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_that_want_to_lead_one_does() {
-    for place in Place::both().await {
+    for place in Place::each().await {
         let mut tasks = Vec::new();
         for process in 1..=8 {
             let views = place.open().await;
@@ -685,8 +693,11 @@ async fn pages_are_read_from_an_index() {
         for descending in [false, true] {
             let query =
                 Query { after: Some(Cursor { cell: Cell::Int(50), key: "7".into() }), ..by("due_us", descending, 5) };
-            let name = views.table_name(&RUNS, runs.number);
-            let statement = Statement::select(views.dialect(), &name, &RUNS, &query).unwrap();
+            let (dialect, name) = match place.on_postgres() {
+                true => (Dialect::Postgres, postgres::table_name(&RUNS, runs.number)),
+                false => (Dialect::Sqlite, sqlite::table_name(&RUNS, runs.number)),
+            };
+            let statement = Statement::select(dialect, &name, &RUNS, &query).unwrap();
             let plan = explain(&place, statement).await;
             let than = if descending { '<' } else { '>' };
             let (range, scan) = match place.on_postgres() {
