@@ -3,10 +3,10 @@
 use midwatch_events::{
     Micros, New,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
-    key::{Digest, Key},
+    key::{Bytes, Digest, Key},
     routine::{Limits, RunClaimed, RunSettled, Work},
     run::{Outcome, Reason},
-    trigger::{Intake, TriggerContent, TriggerEvent},
+    trigger::{Intake, Scheme, TriggerContent, TriggerEvent},
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,10 +32,12 @@ pub struct Trigger {
     pub routine: Option<RoutineId>,
     /// The Bot that works by its own instruction.
     pub bot: Option<BotId>,
-    /// SHA-256 of the bearer secret.
-    pub secret: Option<Digest>,
-    /// SHA-256 of the secret before, and until when it is good.
-    pub old_secret: Option<(Digest, Micros)>,
+    /// How its sender shows who it is; none is a bearer secret.
+    pub scheme: Option<Scheme>,
+    /// Its secret.
+    pub secret: Option<Secret>,
+    /// The secret before, and until when it is good.
+    pub old_secret: Option<(Secret, Micros)>,
     /// How deliveries are taken in.
     pub intake: Intake,
     /// How runs of its own instruction run.
@@ -50,6 +52,15 @@ pub struct Trigger {
     pub deleted: bool,
     /// What is live and what waits, for its own instruction.
     pub target: Target,
+}
+
+/// A secret as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secret {
+    /// What it is recognised by: SHA-256 of one that is sent along, a keyed digest of one that signs.
+    pub digest: Digest,
+    /// A key that signs, sealed under the deployment's key.
+    pub sealed: Option<Bytes>,
 }
 
 /// A trigger to make.
@@ -69,8 +80,10 @@ pub struct Create {
     pub bot: Option<BotId>,
     /// What that Bot is told.
     pub instruction: Option<String>,
-    /// SHA-256 of the bearer secret.
-    pub secret: Digest,
+    /// How its sender shows who it is; seen to make sense by the caller. None is a bearer secret.
+    pub scheme: Option<Scheme>,
+    /// Its secret.
+    pub secret: Secret,
     /// How deliveries are taken in.
     pub intake: Intake,
     /// How runs of its own instruction run.
@@ -84,8 +97,8 @@ pub enum TriggerCommand {
     Create(Box<Create>),
     /// Give it another secret.
     Rotate {
-        /// SHA-256 of the new secret.
-        secret: Digest,
+        /// The new secret.
+        secret: Secret,
         /// Until when the old one is good.
         old_until: Micros,
     },
@@ -158,11 +171,29 @@ impl Trigger {
             endpoint: create.endpoint,
             routine: create.routine,
             bot: create.bot,
-            secret: create.secret,
+            secret: create.secret.digest,
             intake: create.intake,
             limits: create.limits,
+            scheme: create.scheme,
+            sealed: create.secret.sealed,
         };
         Ok(vec![New { facts, content }])
+    }
+
+    fn rotate(&self, secret: Secret, old_until: Micros) -> Result<Vec<New<TriggerEvent>>, Refusal> {
+        self.existing()?;
+        let Some(old) = &self.secret else { return Err(Refusal::NotFound("trigger")) };
+        if old.sealed.is_some() != secret.sealed.is_some() {
+            let sentence = "this trigger's sender signs: give the new key it signs with";
+            let other = "this trigger's secret is made here and sent along: it cannot be given";
+            return Err(Refusal::Invalid(if old.sealed.is_some() { sentence } else { other }.to_owned()));
+        }
+        if old.digest == secret.digest {
+            return Err(Refusal::AlreadySo("this is the secret the trigger has already"));
+        }
+        let event =
+            TriggerEvent::SecretRotated { secret: secret.digest, old_until_us: old_until, sealed: secret.sealed };
+        Ok(vec![event.into()])
     }
 
     fn confirm(&self, delivery: Option<DeliveryId>) -> Result<Vec<New<TriggerEvent>>, Refusal> {
@@ -218,10 +249,7 @@ impl Decider for Trigger {
     fn decide(&self, command: TriggerCommand) -> Result<Vec<New<TriggerEvent>>, Refusal> {
         match command {
             TriggerCommand::Create(create) => self.create(*create),
-            TriggerCommand::Rotate { secret, old_until } => {
-                self.existing()?;
-                Ok(vec![TriggerEvent::SecretRotated { secret, old_until_us: old_until }.into()])
-            }
+            TriggerCommand::Rotate { secret, old_until } => self.rotate(secret, old_until),
             TriggerCommand::Capture(delivery) => {
                 self.existing()?;
                 if self.sample.is_some() {
@@ -258,20 +286,33 @@ impl Decider for Trigger {
     fn evolve(&mut self, event: &TriggerEvent, _at: Micros) {
         match event {
             TriggerEvent::Created { .. } if self.id.is_some() => {}
-            TriggerEvent::Created { trigger, name, owner, endpoint, routine, bot, secret, intake, limits } => {
+            TriggerEvent::Created {
+                trigger,
+                name,
+                owner,
+                endpoint,
+                routine,
+                bot,
+                secret,
+                intake,
+                limits,
+                scheme,
+                sealed,
+            } => {
                 self.id = Some(*trigger);
                 self.name.clone_from(name);
                 self.owner = Some(*owner);
                 self.endpoint.clone_from(endpoint);
                 self.routine = *routine;
                 self.bot = *bot;
-                self.secret = Some(*secret);
+                self.scheme.clone_from(scheme);
+                self.secret = Some(Secret { digest: *secret, sealed: sealed.clone() });
                 self.intake = intake.clone();
                 self.limits = limits.clone();
             }
-            TriggerEvent::SecretRotated { secret, old_until_us } => {
-                self.old_secret = self.secret.map(|old| (old, *old_until_us));
-                self.secret = Some(*secret);
+            TriggerEvent::SecretRotated { secret, old_until_us, sealed } => {
+                let new = Secret { digest: *secret, sealed: sealed.clone() };
+                self.old_secret = self.secret.replace(new).map(|old| (old, *old_until_us));
             }
             TriggerEvent::SampleCaptured { delivery } => {
                 self.sample.get_or_insert(*delivery);

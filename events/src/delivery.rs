@@ -92,6 +92,9 @@ pub struct Received {
     /// The sender's id was used before for another body.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub id_conflict: bool,
+    /// It came with the trigger's old secret, which was still good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub old_secret: bool,
 }
 
 /// What happens with a delivery, as the sender is told.

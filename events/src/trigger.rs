@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     codec::Family,
     id::{BotId, DeliveryId, RoutineId, RunId, TriggerId, UserId},
-    key::Digest,
+    key::{Bytes, Digest},
     routine::{DeliveryQueued, DropReason, Limits, RunClaimed, RunSettled, Work},
     time::Micros,
 };
@@ -30,20 +30,29 @@ pub enum TriggerEvent {
         /// The Bot that works by the trigger's own instruction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bot: Option<BotId>,
-        /// SHA-256 of the bearer secret.
+        /// What its secret is recognised by: SHA-256 of a secret that is sent along, a keyed digest of one that signs.
         secret: Digest,
         /// How deliveries are taken in.
         intake: Intake,
         /// How runs of its own instruction run.
         limits: Limits,
+        /// How its sender shows who it is; a bearer secret, if nothing is said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scheme: Option<Scheme>,
+        /// The key its sender signs with, sealed under the deployment's key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sealed: Option<Bytes>,
     },
     /// It has another secret; the old one is good for a while.
     #[serde(rename = "trigger.secret_rotated/1")]
     SecretRotated {
-        /// SHA-256 of the new secret.
+        /// What the new secret is recognised by.
         secret: Digest,
         /// The old secret is not good at or after this instant.
         old_until_us: Micros,
+        /// The new key its sender signs with, sealed under the deployment's key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sealed: Option<Bytes>,
     },
     /// The first authenticated delivery is there for an admin to look at.
     #[serde(rename = "trigger.sample_captured/1")]
@@ -106,6 +115,16 @@ impl Family for TriggerEvent {
     const NAME: &'static str = "trigger";
 }
 
+/// How a sender shows who it is: by a preset, or by a template that an admin wrote in a preset's form.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scheme {
+    /// The preset's name, such as `github`.
+    pub preset: String,
+    /// What the admin wrote, where the preset is `template`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
+}
+
 /// How deliveries are taken in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intake {
@@ -117,10 +136,19 @@ pub struct Intake {
     pub queue_max: u32,
     /// How long one may wait, in seconds.
     pub queue_age_s: u32,
+    /// JSON pointers into the body whose values together are the delivery's id, where the sender gives no good one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub id_pointers: Vec<String>,
 }
 
 impl Default for Intake {
     fn default() -> Self {
-        Self { body_bytes_max: 1_000_000, duplicate_window_s: 600, queue_max: 100, queue_age_s: 86_400 }
+        Self {
+            body_bytes_max: 1_000_000,
+            duplicate_window_s: 600,
+            queue_max: 100,
+            queue_age_s: 86_400,
+            id_pointers: Vec::new(),
+        }
     }
 }

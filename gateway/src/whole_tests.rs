@@ -4,8 +4,13 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use midwatch_commands::run::Run;
 use midwatch_engine::{
-    Engine, Opening, Origin, clock, deployment::Outside, projector, reactor, routines::NewRoutine, runner,
-    triggers::NewTrigger, world::World,
+    Engine, Opening, Origin, clock,
+    deployment::Outside,
+    projector, reactor,
+    routines::NewRoutine,
+    runner,
+    triggers::{NewSecret, NewTrigger},
+    world::World,
 };
 use midwatch_events::{
     Actor, AnyEvent, Recorded, StreamName,
@@ -268,6 +273,8 @@ async fn the_second_delivery_becomes_a_run_and_a_repeated_one_does_not() {
         instruction: None,
         intake: Intake::default(),
         limits: Limits::default(),
+        scheme: None,
+        secret: NewSecret::Made,
         owner: None,
     };
     let trigger = engine.create_trigger(&trigger, &me(), None).await.unwrap().value;
@@ -275,6 +282,10 @@ async fn the_second_delivery_becomes_a_run_and_a_repeated_one_does_not() {
         headers: vec![],
         body: json!({ "who": who }).to_string().into_bytes(),
         sender_id: Some(id.to_owned()),
+        id_alone: false,
+        signed: None,
+        alike: None,
+        secret: None,
         event_type: Some("push".to_owned()),
         unparsed: None,
     };

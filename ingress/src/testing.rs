@@ -3,7 +3,11 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use midwatch_engine::{
-    Engine, Opening, Origin, deployment::Outside, projector, reactor, triggers::NewTrigger, world::World,
+    Engine, Opening, Origin,
+    deployment::Outside,
+    projector, reactor,
+    triggers::{NewSecret, NewTrigger},
+    world::World,
 };
 use midwatch_events::{
     Actor, StreamName,
@@ -180,7 +184,8 @@ impl Server {
         let bot = Some(self.bot().await);
         let instruction = Some("look at it".to_owned());
         let (name, limits) = ("door".to_owned(), Limits::default());
-        let new = NewTrigger { name, routine: None, bot, instruction, intake, limits, owner: None };
+        let (scheme, secret) = (None, NewSecret::Made);
+        let new = NewTrigger { name, routine: None, bot, instruction, intake, limits, scheme, secret, owner: None };
         let made = self.engine.create_trigger(&new, &by(), None).await.unwrap().value;
         Hook { id: made.id, endpoint: made.endpoint, secret: made.secret.unwrap() }
     }

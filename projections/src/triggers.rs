@@ -8,7 +8,7 @@ use midwatch_events::{
     delivery::DeliveryEvent,
     id::{BotId, DeliveryId, RoutineId, RunId, TriggerId, UserId},
     routine::Limits,
-    trigger::{Intake, TriggerEvent},
+    trigger::{Intake, Scheme, TriggerEvent},
 };
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,8 @@ pub struct TriggerRow {
     pub routine: Option<RoutineId>,
     /// The Bot that works by the trigger's own instruction.
     pub bot: Option<BotId>,
+    /// How its sender shows who it is; a bearer secret, if nothing is said.
+    pub scheme: Option<Scheme>,
     /// How deliveries are taken in.
     pub intake: Intake,
     /// How runs of its own instruction run.
@@ -64,6 +66,12 @@ pub struct TriggerRow {
     /// Until when the old secret is good too.
     #[serde(with = "rfc3339::option")]
     pub old_secret_until: Option<Micros>,
+    /// When the secret last brought a delivery that was recorded.
+    #[serde(with = "rfc3339::option")]
+    pub secret_used_at: Option<Micros>,
+    /// When the old one last did.
+    #[serde(with = "rfc3339::option")]
+    pub old_secret_used_at: Option<Micros>,
     /// How many deliveries ever had each status; of `queued`, see [`TriggerRow::waiting`].
     pub counts: BTreeMap<DeliveryStatus, u64>,
     /// Deliveries that wait for their turn now.
@@ -85,7 +93,7 @@ impl Projection for Triggers {
 
     const TABLE: Table = Table {
         name: "triggers",
-        version: 1,
+        version: 2,
         columns: &[
             ("name", Kind::Text),
             ("state", Kind::Text),
@@ -158,7 +166,19 @@ fn of_delivery(event: &DeliveryEvent) -> TriggerId {
 }
 
 fn created(event: &TriggerEvent, recorded: &Recorded) -> Option<TriggerRow> {
-    let TriggerEvent::Created { trigger, name, owner, endpoint, routine, bot, secret: _, intake, limits } = event
+    let TriggerEvent::Created {
+        trigger,
+        name,
+        owner,
+        endpoint,
+        routine,
+        bot,
+        secret: _,
+        intake,
+        limits,
+        scheme,
+        sealed: _,
+    } = event
     else {
         return None;
     };
@@ -169,6 +189,7 @@ fn created(event: &TriggerEvent, recorded: &Recorded) -> Option<TriggerRow> {
         endpoint: endpoint.clone(),
         routine: *routine,
         bot: *bot,
+        scheme: scheme.clone(),
         intake: intake.clone(),
         limits: limits.clone(),
         state: TriggerState::Active,
@@ -176,6 +197,8 @@ fn created(event: &TriggerEvent, recorded: &Recorded) -> Option<TriggerRow> {
         confirmed: false,
         confirmed_at: None,
         old_secret_until: None,
+        secret_used_at: None,
+        old_secret_used_at: None,
         counts: BTreeMap::new(),
         waiting: BTreeSet::new(),
         last_received_at: None,
@@ -188,7 +211,10 @@ fn created(event: &TriggerEvent, recorded: &Recorded) -> Option<TriggerRow> {
 impl TriggerRow {
     fn evolve(&mut self, event: &TriggerEvent, at: Micros) {
         match event {
-            TriggerEvent::SecretRotated { old_until_us, .. } => self.old_secret_until = Some(*old_until_us),
+            TriggerEvent::SecretRotated { old_until_us, .. } => {
+                self.old_secret_until = Some(*old_until_us);
+                self.old_secret_used_at = self.secret_used_at.take();
+            }
             TriggerEvent::SampleCaptured { delivery } => self.sample = Some(*delivery),
             TriggerEvent::Confirmed { .. } => {
                 self.confirmed = true;
@@ -211,6 +237,8 @@ impl TriggerRow {
         let status = match event {
             DeliveryEvent::Received(received) => {
                 self.last_received_at = Some(at);
+                let used = if received.old_secret { &mut self.old_secret_used_at } else { &mut self.secret_used_at };
+                *used = Some(at);
                 received.status.into()
             }
             DeliveryEvent::Queued { .. } => {

@@ -2,8 +2,14 @@
 
 use midwatch_commands::run::{End, Run, RunCommand};
 use midwatch_engine::{
-    Engine, Opening, Origin, Request, deployment::Outside, handle::handle, intake::Posted, reactor,
-    routines::NewRoutine, triggers::NewTrigger, world::World,
+    Engine, Opening, Origin, Request,
+    deployment::Outside,
+    handle::handle,
+    intake::Posted,
+    reactor,
+    routines::NewRoutine,
+    triggers::{NewSecret, NewTrigger},
+    world::World,
 };
 use midwatch_events::{
     Actor, StreamName,
@@ -49,6 +55,10 @@ async fn post(engine: &Engine, trigger: TriggerId, sender_id: &str) {
         headers: vec![("content-type".into(), "application/json".into())],
         body: br#"{"zen":"Keep it logically awesome."}"#.to_vec(),
         sender_id: Some(sender_id.into()),
+        id_alone: false,
+        signed: None,
+        alike: None,
+        secret: None,
         event_type: Some("ping".into()),
         unparsed: None,
     };
@@ -117,6 +127,8 @@ async fn a_webhook_of_a_trigger_with_its_own_instruction_is_traced_to_the_outcom
             instruction: Some("Note the ping.".into()),
             intake: Intake::default(),
             limits: Limits::default(),
+            scheme: None,
+            secret: NewSecret::Made,
             owner: None,
         };
         let trigger = engine.create_trigger(&new, &person(), None).await.unwrap().value.id;

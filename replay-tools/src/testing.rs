@@ -192,6 +192,8 @@ impl Ledger {
             secret: Digest([7; 32]),
             intake: Intake::default(),
             limits: Limits::default(),
+            scheme: None,
+            sealed: None,
         };
         self.by("cli:0").add(&StreamName::trigger(id(TRIGGER)), trigger).write().await;
     }
@@ -241,6 +243,7 @@ impl Ledger {
             parsed: true,
             unparsed: None,
             id_conflict: false,
+            old_secret: false,
         };
         let content = DeliveryContent::Received {
             headers: vec![("X-Event".into(), "push".into())],

@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use midwatch_commands::{Refusal, trigger::TriggerCommand};
-use midwatch_engine::{Done, projector, triggers::NewTrigger};
+use midwatch_engine::{
+    Done, projector,
+    triggers::{NewSecret, NewTrigger},
+};
 use midwatch_events::{
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
@@ -131,6 +134,7 @@ impl NewIntake {
             duplicate_window_s: self.duplicate_window_s.unwrap_or(usual.duplicate_window_s),
             queue_max: self.queue_max.unwrap_or(usual.queue_max),
             queue_age_s: self.queue_age_s.unwrap_or(usual.queue_age_s),
+            ..usual
         }
     }
 }
@@ -170,6 +174,8 @@ impl Create {
             instruction: self.instruction.as_deref().map(text_or_file).transpose()?,
             intake: self.intake.read(),
             limits: self.limits.over(&Limits::default()),
+            scheme: None,
+            secret: NewSecret::Made,
             owner: self.owner,
         };
         let made =
@@ -200,8 +206,10 @@ fn changed(globals: &Globals, id: TriggerId, what: &str, done: &Done<()>) -> Res
 }
 
 async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32) -> Result<ExitCode, Failure> {
-    let done = joining::write(globals, async |engine, origin| Ok(engine.rotate_secret(id, overlap_s, origin).await?));
-    let secret = done.await?.value;
+    let done = joining::write(globals, async |engine, origin| {
+        Ok(engine.rotate_secret(id, &NewSecret::Made, overlap_s, origin).await?)
+    });
+    let secret = done.await?.value.unwrap_or_default();
     globals.output().answer(&json!({ "id": id, "secret": secret }), || {
         format!("{secret}\nThe old secret is good for {overlap_s} more seconds; this one is shown this once.")
     })?;

@@ -12,7 +12,7 @@ use midwatch_commands::{
     Decider, Refusal,
     delivery::{Delivery, DeliveryCommand, status},
     routine::Routine,
-    trigger::{Trigger, TriggerCommand},
+    trigger::{Secret, Trigger, TriggerCommand},
 };
 use midwatch_events::{
     Actor, Micros, New, StreamName,
@@ -28,6 +28,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Engine, EngineError, Origin,
     handle::{Loaded, Plan, TRIES},
+    reading,
 };
 
 /// Bodies and results up to this long stay in an event's content; longer ones are blobs.
@@ -42,6 +43,14 @@ pub struct Posted {
     pub body: Vec<u8>,
     /// The sender's own id for it.
     pub sender_id: Option<String>,
+    /// The id counts whatever the body: it stands in the body itself, or an admin chose it.
+    pub id_alone: bool,
+    /// Hash of what the sender signed, if it signs.
+    pub signed: Option<[u8; 32]>,
+    /// Hash of what makes two bodies without an id the same; the body's own, if nothing is said.
+    pub alike: Option<[u8; 32]>,
+    /// What the secret that opened the door is recognised by; none where no door was passed.
+    pub secret: Option<Digest>,
     /// What the sender says it is about.
     pub event_type: Option<String>,
     /// Why the body could not be read as JSON, if it could not.
@@ -87,22 +96,21 @@ impl Engine {
         if !trigger.state.open() {
             return Err(Refusal::NotFound("trigger").into());
         }
+        receipt.old_secret = old_secret(&trigger.state, receipt.posted.secret)?;
         let may_start = match trigger.state.routine {
             None => true,
             Some(routine) => self.load::<Routine>(&StreamName::routine(routine)).await?.state.may_start(),
         };
         let status = status(&trigger.state, may_start);
         let window_s = trigger.state.intake.duplicate_window_s;
-        let (key, first) = self.key(keys, receipt, window_s).await?;
-        if let Some(first) = first {
-            return Ok(Step::Done(first));
-        }
+        let recorded_under = match self.keys(keys, receipt, window_s).await? {
+            Ok(keys) => keys,
+            Err(first) => return Ok(Step::Done(first)),
+        };
         receipt.keep(self).await?;
         let mut plan = self.plan(receipt, &trigger, status)?;
         plan.condition(StreamName::halt(), halt.version);
-        if let Some(key) = key {
-            plan.key(key);
-        }
+        recorded_under.into_iter().for_each(|key| plan.key(key));
         match self.log().append(Append::from(plan)).await {
             Ok(appended) if !appended.duplicate => {
                 Ok(Step::Done(Taken { delivery: receipt.delivery, status, duplicate: false }))
@@ -117,42 +125,56 @@ impl Engine {
         }
     }
 
-    /// The key this delivery is recorded under, or the first delivery under it.
-    async fn key(
+    /// The keys this delivery is recorded under, or the first delivery under one of them. What was signed counts for
+    /// ever, like the sender's id; only where there is neither, or what is signed differs at each attempt, the body
+    /// counts for a while.
+    async fn keys(
         &self,
         keys: &Keys,
         receipt: &mut Receipt<'_>,
         window_s: u32,
-    ) -> Result<(Option<Key>, Option<Taken>), EngineError> {
+    ) -> Result<Result<Vec<Key>, Taken>, EngineError> {
+        let mut new = Vec::new();
         if let Some(by_id) = keys.by_id {
             match self.log().find_key(&by_id.hash).await? {
-                None => return Ok((Some(by_id), None)),
-                Some((position, digest)) if digest == by_id.digest => {
-                    return Ok((None, Some(self.first(position).await?)));
-                }
+                None => new.push(by_id),
+                Some((position, digest)) if digest == by_id.digest => return Ok(Err(self.first(position).await?)),
                 // The same id for another body: a delivery of its own, and marked.
                 Some(_) => {
                     receipt.id_conflict = true;
-                    let found = self.log().find_key(&keys.conflict.hash).await?;
-                    return Ok(match found {
-                        None => (Some(keys.conflict), None),
-                        Some((position, _)) => (None, Some(self.first(position).await?)),
-                    });
+                    match self.log().find_key(&keys.conflict.hash).await? {
+                        None => new.push(keys.conflict),
+                        Some((position, _)) => return Ok(Err(self.first(position).await?)),
+                    }
                 }
             }
         }
-        if window_s == 0 {
-            return Ok((None, None));
+        if let Some(by_signed) = keys.by_signed {
+            match self.log().find_key(&by_signed.hash).await? {
+                None => new.push(by_signed),
+                Some((position, _)) => return Ok(Err(self.first(position).await?)),
+            }
         }
+        if keys.for_a_while && window_s > 0 {
+            match self.key_by_body(keys, window_s).await? {
+                Ok(by_body) => new.push(by_body),
+                Err(position) => return Ok(Err(self.first(position).await?)),
+            }
+        }
+        Ok(Ok(new))
+    }
+
+    /// The key of a body that counts for a while, or where the first one of this while stands.
+    async fn key_by_body(&self, keys: &Keys, window_s: u32) -> Result<Result<Key, u64>, EngineError> {
         let now = self.log().store_time().await?;
         let body = keys.by_body(0).hash;
         let mut place = self.places().get(&body);
         loop {
             let key = keys.by_body(place);
-            let Some((position, _)) = self.log().find_key(&key.hash).await? else { return Ok((Some(key), None)) };
+            let Some((position, _)) = self.log().find_key(&key.hash).await? else { return Ok(Ok(key)) };
             let at = self.log().read_at(position).await?.map_or(Micros(0), |event| event.recorded_at);
             if now.since(at) < i64::from(window_s) * SECOND_US {
-                return Ok((None, Some(self.first(position).await?)));
+                return Ok(Err(position));
             }
             place = position;
             self.places().put(body, place);
@@ -190,6 +212,7 @@ impl Engine {
             parsed: receipt.posted.unparsed.is_none(),
             unparsed: receipt.posted.unparsed.clone(),
             id_conflict: receipt.id_conflict,
+            old_secret: receipt.old_secret,
         };
         let command = DeliveryCommand::Receive(Box::new(received), receipt.content.clone());
         let events = Delivery::default().decide(command)?;
@@ -243,6 +266,7 @@ struct Receipt<'a> {
     digest: Digest,
     content: DeliveryContent,
     id_conflict: bool,
+    old_secret: bool,
 }
 
 impl<'a> Receipt<'a> {
@@ -258,7 +282,7 @@ impl<'a> Receipt<'a> {
             sender_id: posted.sender_id.clone(),
         };
         let delivery = DeliveryId::new(engine.world().uuid());
-        Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false })
+        Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false, old_secret: false })
     }
 
     /// Makes a long body durable, before the event that names it; once, and only for a delivery that is taken in.
@@ -295,7 +319,24 @@ impl Engine {
         Ok(Some(bytes))
     }
 
-    /// The body of a delivery; none once it was erased.
+    /// The body of a delivery as its sender means it: unpacked, and a form as JSON; none once it was erased.
+    ///
+    /// # Errors
+    /// There is no such delivery, or a fault.
+    pub async fn reading(&self, delivery: DeliveryId) -> Result<Option<Vec<u8>>, EngineError> {
+        let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
+        let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
+        let Some(DeliveryContent::Received { headers, .. }) = first.content::<DeliveryEvent>()? else {
+            return Ok(None);
+        };
+        let Some(body) = self.body(delivery).await? else { return Ok(None) };
+        let header = |name: &str| headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+        let read =
+            reading::read(header("content-type"), header("content-encoding"), &body, reading::UNPACKED_BYTES_MAX);
+        Ok(Some(read.map_or(body.clone(), std::borrow::Cow::into_owned)))
+    }
+
+    /// The body of a delivery, byte for byte as it came; none once it was erased.
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
@@ -310,12 +351,30 @@ impl Engine {
     }
 }
 
-/// The keys one POST may be known under. The sender's own id counts alone; without one, the body does.
+/// Whether the secret that opened the door is the old one by now.
+fn old_secret(trigger: &Trigger, secret: Option<Digest>) -> Result<bool, EngineError> {
+    let Some(secret) = secret else { return Ok(false) };
+    let is = |kept: &Secret| kept.digest == secret;
+    match (&trigger.secret, &trigger.old_secret) {
+        (Some(current), _) if is(current) => Ok(false),
+        (_, Some((old, _))) if is(old) => Ok(true),
+        // It was replaced between the door and here.
+        _ => Err(Refusal::NotFound("trigger").into()),
+    }
+}
+
+/// The keys one POST may be known under.
+///
+/// They name the trigger, which has one endpoint for ever: should an endpoint ever be replaced, what came through the
+/// old one is still known.
 struct Keys {
     by_id: Option<Key>,
     conflict: Key,
+    by_signed: Option<Key>,
+    /// What the body key is made of counts, for the trigger's duplicate window.
+    for_a_while: bool,
     trigger: String,
-    body: [u8; 32],
+    alike: [u8; 32],
 }
 
 impl Keys {
@@ -323,17 +382,22 @@ impl Keys {
         let trigger = trigger.to_string();
         let body = hash_parts(&[&posted.body]);
         let id = posted.sender_id.as_deref();
-        let by_id = id.map(|id| Key::new(&["delivery", &trigger, id], &[trigger.as_bytes(), &body]));
+        let asked: &[&[u8]] = if posted.id_alone { &[trigger.as_bytes()] } else { &[trigger.as_bytes(), &body] };
+        let by_id = id.map(|id| Key::new(&["delivery", &trigger, id], asked));
         let hash = Digest(body).to_string();
         let parts = ["conflict", &trigger, id.unwrap_or_default(), &hash];
         let conflict = Key::new(&parts, &[trigger.as_bytes(), &body]);
-        Self { by_id, conflict, trigger, body }
+        let by_signed = posted
+            .signed
+            .map(|signed| Key::new(&["signed", &trigger, &Digest(signed).to_string()], &[trigger.as_bytes(), &signed]));
+        let for_a_while = id.is_none() && (by_signed.is_none() || posted.alike.is_some());
+        Self { by_id, conflict, by_signed, for_a_while, trigger, alike: posted.alike.unwrap_or(body) }
     }
 
-    /// Where no id was sent: `body/<trigger>/<hash>/<place>`, place 0 at first and, once the window is over, the
-    /// position of the delivery before.
+    /// `body/<trigger>/<hash>/<place>`, place 0 at first and, once the window is over, the position of the delivery
+    /// before.
     fn by_body(&self, place: u64) -> Key {
-        let parts = ["body", &self.trigger, &Digest(self.body).to_string(), &place.to_string()];
-        Key::new(&parts, &[self.trigger.as_bytes(), &self.body])
+        let parts = ["body", &self.trigger, &Digest(self.alike).to_string(), &place.to_string()];
+        Key::new(&parts, &[self.trigger.as_bytes(), &self.alike])
     }
 }

@@ -1,7 +1,7 @@
 //! Where deciding meets the world: load, decide, append, and what has to happen by itself.
 //!
 //! * [`handle`]: the one shell around every decider.
-//! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`], [`bots`], [`boundaries`],
+//! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`] and [`reading`], [`bots`], [`boundaries`],
 //!   [`people`], [`halt`], [`erasure`].
 //! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
 //!   [`leases`], [`projector`] keeps the projections.
@@ -25,6 +25,7 @@ pub mod people;
 pub mod processes;
 pub mod projector;
 pub mod reactor;
+pub mod reading;
 pub mod routines;
 pub mod runner;
 pub mod runs;

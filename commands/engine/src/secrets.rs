@@ -3,10 +3,16 @@
 //! One key per deployment, outside the ledger. Everything keyed uses a subkey of its own, by HKDF-SHA256 with a stored
 //! label, so that all processes agree and no use can be turned into another.
 
+use chacha20poly1305::{
+    Key, XChaCha20Poly1305, XNonce,
+    aead::{Aead as _, KeyInit as _, Payload},
+};
 use hkdf::Hkdf;
-use hmac::{Hmac, KeyInit, Mac};
-use midwatch_events::key::Digest;
+use hmac::{Hmac, Mac as _};
+use midwatch_events::{id::TriggerId, key::Digest};
 use sha2::{Digest as _, Sha256};
+
+use crate::EngineError;
 
 /// Subkeys derived from the deployment's key. Never shown, never logged.
 #[derive(Clone)]
@@ -15,6 +21,8 @@ pub struct Secrets {
     fingerprint: [u8; 32],
     digest: [u8; 32],
     csrf: [u8; 32],
+    recognise: [u8; 32],
+    seal: [u8; 32],
 }
 
 impl std::fmt::Debug for Secrets {
@@ -38,6 +46,8 @@ impl Secrets {
             fingerprint: subkey("midwatch/fingerprint/1"),
             digest: subkey("midwatch/digest/1"),
             csrf: subkey("midwatch/csrf/1"),
+            recognise: subkey("midwatch/recognise/1"),
+            seal: subkey("midwatch/seal/1"),
         }
     }
 
@@ -59,11 +69,61 @@ impl Secrets {
         mac(&self.digest, &[bytes])
     }
 
+    /// What a key that signs is recognised by. A sender may have chosen it, so it could be guessed from a plain hash.
+    #[must_use]
+    pub fn recognised(&self, key: &str) -> Digest {
+        mac(&self.recognise, &[key.as_bytes()])
+    }
+
+    /// Seals a trigger's signing key with XChaCha20-Poly1305, bound to the trigger: one format byte, the nonce, the
+    /// sealed text and its tag. `nonce` is random and used once.
+    ///
+    /// # Errors
+    /// [`EngineError::Fault`], for a key far longer than any.
+    pub fn sealed(&self, trigger: TriggerId, key: &str, nonce: [u8; NONCE]) -> Result<Vec<u8>, EngineError> {
+        let bound = bound_to(trigger);
+        let sealed = self.sealer().encrypt(&XNonce::from(nonce), Payload { msg: key.as_bytes(), aad: &bound });
+        let sealed = sealed.map_err(|_| EngineError::Fault("this key cannot be sealed".to_owned()))?;
+        Ok([&[SEALED_1], &nonce[..], &sealed[..]].concat())
+    }
+
+    /// A signing key that was sealed for this trigger by this deployment.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`], when it was not, or was changed since.
+    pub fn unsealed(&self, trigger: TriggerId, sealed: &[u8]) -> Result<String, EngineError> {
+        let opened = match sealed.split_first() {
+            Some((&SEALED_1, rest)) => rest.split_first_chunk::<NONCE>().and_then(|(nonce, msg)| {
+                let bound = bound_to(trigger);
+                self.sealer().decrypt(&XNonce::from(*nonce), Payload { msg, aad: &bound }).ok()
+            }),
+            Some(_) | None => None,
+        };
+        opened.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+            EngineError::Corrupt(format!(
+                "the signing key of trigger {trigger} was not sealed by this deployment's key"
+            ))
+        })
+    }
+
+    fn sealer(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new(&Key::from(self.seal))
+    }
+
     /// The token that a form of this session must carry.
     #[must_use]
     pub fn csrf(&self, session: &Digest) -> Digest {
         mac(&self.csrf, &[&session.0])
     }
+}
+
+/// Bytes of a nonce.
+const NONCE: usize = 24;
+/// The first byte of what is sealed as it is today.
+const SEALED_1: u8 = 1;
+
+fn bound_to(trigger: TriggerId) -> Vec<u8> {
+    format!("midwatch/trigger-key/{trigger}").into_bytes()
 }
 
 /// SHA-256 of a secret of 32 random bytes: what is stored of links, sessions, tokens and bearer secrets.
@@ -100,6 +160,25 @@ mod tests {
     fn parts_never_run_together() {
         let secrets = Secrets::derive(&[1; 32]);
         assert_ne!(secrets.fingerprint(&[b"ab", b"c"]), secrets.fingerprint(&[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn a_key_is_unsealed_by_its_own_deployment_for_its_own_trigger() {
+        let (one, two) = (Secrets::derive(&[1; 32]), Secrets::derive(&[2; 32]));
+        let [mine, other] = [1, 2].map(|n| TriggerId::new(uuid::Uuid::from_u128(n)));
+        let sealed = one.sealed(mine, "whsec_x", [7; 24]).unwrap();
+        assert_eq!(sealed.len(), 1 + 24 + 7 + 16);
+        assert!(!sealed.windows(7).any(|window| window == b"whsec_x"));
+        assert_eq!(one.unsealed(mine, &sealed).unwrap(), "whsec_x");
+        assert!(one.unsealed(other, &sealed).is_err());
+        assert!(two.unsealed(mine, &sealed).is_err());
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(one.unsealed(mine, &changed).is_err(), "byte {at}");
+            assert!(one.unsealed(mine, &sealed[..at]).is_err(), "cut at {at}");
+        }
+        assert_ne!(one.recognised("x"), one.digest(b"x"));
     }
 
     #[test]

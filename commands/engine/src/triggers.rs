@@ -4,13 +4,14 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use midwatch_commands::{
     Refusal,
     routine::Routine,
-    trigger::{Create, Trigger, TriggerCommand},
+    trigger::{Create, Secret, Trigger, TriggerCommand},
 };
 use midwatch_events::{
     StreamName,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
+    key::Bytes,
     routine::Limits,
-    trigger::Intake,
+    trigger::{Intake, Scheme},
 };
 
 use crate::{Done, Engine, EngineError, Origin, Request, handle::handle, secrets::hashed};
@@ -26,12 +27,35 @@ pub struct NewTrigger {
     pub bot: Option<BotId>,
     /// What that Bot is told.
     pub instruction: Option<String>,
+    /// How its sender shows who it is, seen to make sense; none is a bearer secret.
+    pub scheme: Option<Scheme>,
+    /// Its secret.
+    pub secret: NewSecret,
     /// How deliveries are taken in.
     pub intake: Intake,
     /// How runs of its own instruction run.
     pub limits: Limits,
     /// Whose rights its runs have; the first admin's, if nothing is said.
     pub owner: Option<UserId>,
+}
+
+/// Where a trigger's secret comes from.
+#[derive(Clone, Default)]
+pub enum NewSecret {
+    /// It is made here, is sent along by the sender, and only its hash is kept.
+    #[default]
+    Made,
+    /// The sender signs with it: it is kept sealed.
+    Signing(String),
+}
+
+impl std::fmt::Debug for NewSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Made => "Made",
+            Self::Signing(_) => "Signing",
+        })
+    }
 }
 
 /// A trigger that was made. The only time its secret is known; it is never shown by itself.
@@ -41,7 +65,7 @@ pub struct MadeTrigger {
     pub id: TriggerId,
     /// The public part of its URL.
     pub endpoint: String,
-    /// Its bearer secret; none when the same request had made it before.
+    /// Its secret, where it was made here; none when the same request had made it before.
     pub secret: Option<String>,
 }
 
@@ -74,7 +98,7 @@ impl Engine {
         }
         let owner = self.owner(new.owner).await?;
         let endpoint = URL_SAFE_NO_PAD.encode(self.world().random::<18>());
-        let secret = self.new_secret();
+        let (secret, kept) = self.secret(id, &new.secret)?;
         let done = handle::<Trigger>(self, &StreamName::trigger(id), origin, request, |_| {
             Ok(TriggerCommand::Create(Box::new(Create {
                 trigger: id,
@@ -84,7 +108,8 @@ impl Engine {
                 routine: new.routine,
                 bot: new.bot,
                 instruction: new.instruction.clone(),
-                secret: hashed(&secret),
+                scheme: new.scheme.clone(),
+                secret: kept.clone(),
                 intake: new.intake.clone(),
                 limits: new.limits.clone(),
             })))
@@ -94,7 +119,7 @@ impl Engine {
             let endpoint = self.load::<Trigger>(&StreamName::trigger(id)).await?.state.endpoint;
             MadeTrigger { id, endpoint, secret: None }
         } else {
-            MadeTrigger { id, endpoint, secret: Some(secret) }
+            MadeTrigger { id, endpoint, secret }
         };
         Ok(done.with(made))
     }
@@ -127,20 +152,22 @@ impl Engine {
         self.change_trigger(id, origin, request, TriggerCommand::Confirm { delivery }).await
     }
 
-    /// Gives a trigger another secret; the old one is good for `overlap_s` more seconds.
+    /// Gives a trigger another secret; the old one is good for `overlap_s` more seconds. Answers with the secret where it
+    /// was made here.
     ///
     /// # Errors
-    /// There is no such trigger, or a fault.
+    /// There is no such trigger, it takes another kind of secret, it has this one already, or a fault.
     pub async fn rotate_secret(
         &self,
         id: TriggerId,
+        new: &NewSecret,
         overlap_s: u32,
         origin: &Origin,
-    ) -> Result<Done<String>, EngineError> {
-        let secret = self.new_secret();
+    ) -> Result<Done<Option<String>>, EngineError> {
+        let (shown, secret) = self.secret(id, new)?;
         let old_until = self.log().store_time().await?.plus_s(i64::from(overlap_s));
-        let command = TriggerCommand::Rotate { secret: hashed(&secret), old_until };
-        Ok(self.change_trigger(id, origin, None, command).await?.with(secret))
+        let command = TriggerCommand::Rotate { secret, old_until };
+        Ok(self.change_trigger(id, origin, None, command).await?.with(shown))
     }
 
     async fn existing_routine(&self, id: RoutineId) -> Result<(), EngineError> {
@@ -150,7 +177,23 @@ impl Engine {
         })
     }
 
-    fn new_secret(&self) -> String {
-        format!("mw_{}", URL_SAFE_NO_PAD.encode(self.world().random::<32>()))
+    /// A secret to show, and as it is kept.
+    fn secret(&self, trigger: TriggerId, new: &NewSecret) -> Result<(Option<String>, Secret), EngineError> {
+        match new {
+            NewSecret::Made => {
+                let secret = format!("mw_{}", URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+                let kept = Secret { digest: hashed(&secret), sealed: None };
+                Ok((Some(secret), kept))
+            }
+            NewSecret::Signing(key) if key.trim().is_empty() => Err(Refusal::Invalid(
+                "an empty secret would let everybody in; give the key the sender signs with".into(),
+            )
+            .into()),
+            NewSecret::Signing(key) => {
+                let secrets = self.secrets()?;
+                let sealed = secrets.sealed(trigger, key, self.world().random::<24>())?;
+                Ok((None, Secret { digest: secrets.recognised(key), sealed: Some(Bytes(sealed)) }))
+            }
+        }
     }
 }

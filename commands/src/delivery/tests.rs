@@ -19,6 +19,7 @@ fn received(status: ReceivedStatus) -> Received {
         parsed: true,
         unparsed: None,
         id_conflict: false,
+        old_secret: false,
     }
 }
 
@@ -48,7 +49,8 @@ fn the_first_is_the_sample_and_nothing_runs_before_the_confirmation() {
         routine: Some(id(4)),
         bot: None,
         instruction: None,
-        secret: Digest([1; 32]),
+        scheme: None,
+        secret: crate::trigger::Secret { digest: Digest([1; 32]), sealed: None },
         intake: Intake::default(),
         limits: Limits::default(),
     };

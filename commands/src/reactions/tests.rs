@@ -40,6 +40,7 @@ fn received(status: ReceivedStatus, routine: Option<RoutineId>) -> DeliveryEvent
         parsed: false,
         unparsed: None,
         id_conflict: false,
+        old_secret: false,
     })
 }
 

@@ -10,6 +10,14 @@ use crate::spec::{Given, at, given, id};
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(77);
 
+fn secret(n: u8) -> Secret {
+    Secret { digest: Digest([n; 32]), sealed: None }
+}
+
+fn signing(n: u8) -> Secret {
+    Secret { digest: Digest([n; 32]), sealed: Some(Bytes(vec![n])) }
+}
+
 /// With an instruction of its own.
 fn own() -> Create {
     Create {
@@ -20,7 +28,8 @@ fn own() -> Create {
         routine: None,
         bot: Some(id(3)),
         instruction: Some("look at the build".to_owned()),
-        secret: Digest([1; 32]),
+        scheme: None,
+        secret: secret(1),
         intake: Intake::default(),
         limits: Limits::default(),
     }
@@ -111,7 +120,7 @@ fn pause_resume_and_delete_answer_what_is_so() {
         TriggerCommand::Resume,
         TriggerCommand::Delete,
         TriggerCommand::Capture(id(60)),
-        TriggerCommand::Rotate { secret: Digest([2; 32]), old_until: at("09:00:00") },
+        TriggerCommand::Rotate { secret: secret(2), old_until: at("09:00:00") },
         confirm(None),
     ] {
         gone.when(command.clone()).refused(&Refusal::NotFound("trigger"));
@@ -122,12 +131,29 @@ fn pause_resume_and_delete_answer_what_is_so() {
 
 #[test]
 fn a_rotated_secret_is_good_until_its_instant_and_only_the_last_one() {
-    let rotate = |n, until| TriggerCommand::Rotate { secret: Digest([n; 32]), old_until: at(until) };
+    let rotate = |n, until| TriggerCommand::Rotate { secret: secret(n), old_until: at(until) };
     let trigger = trigger().after(rotate(2, "09:00:00"));
-    assert_eq!(trigger.0.secret, Some(Digest([2; 32])));
-    assert_eq!(trigger.0.old_secret, Some((Digest([1; 32]), at("09:00:00"))));
+    assert_eq!(trigger.0.secret, Some(secret(2)));
+    assert_eq!(trigger.0.old_secret, Some((secret(1), at("09:00:00"))));
     let trigger = trigger.after(rotate(3, "10:00:00"));
-    assert_eq!(trigger.0.old_secret, Some((Digest([2; 32]), at("10:00:00"))));
+    assert_eq!(trigger.0.old_secret, Some((secret(2), at("10:00:00"))));
+}
+
+#[test]
+fn a_secret_is_replaced_by_one_of_its_kind_and_another() {
+    let rotate = |secret| TriggerCommand::Rotate { secret, old_until: at("09:00:00") };
+    trigger().when(rotate(secret(1))).refused(&Refusal::AlreadySo("this is the secret the trigger has already"));
+    for (of, to, said) in [(secret(1), signing(2), "sent along"), (signing(1), secret(2), "the new key it signs with")]
+    {
+        let trigger = given::<Trigger>([]).after(create(Create { secret: of, ..own() }));
+        match trigger.0.decide(rotate(to)) {
+            Err(Refusal::Invalid(sentence)) => assert!(sentence.contains(said), "{sentence}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    let trigger = given::<Trigger>([]).after(create(Create { secret: signing(1), ..own() })).after(rotate(signing(2)));
+    assert_eq!(trigger.0.secret, Some(signing(2)));
+    assert_eq!(trigger.0.old_secret, Some((signing(1), at("09:00:00"))));
 }
 
 fn queue(n: u128) -> TriggerCommand {

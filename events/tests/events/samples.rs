@@ -22,7 +22,7 @@ use midwatch_events::{
         BlobRef, CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunContent,
         RunEvent, Verdict, WorkKind,
     },
-    trigger::{Intake, TriggerContent, TriggerEvent},
+    trigger::{Intake, Scheme, TriggerContent, TriggerEvent},
     user::{Access, UserContent, UserEvent},
 };
 use uuid::Uuid;
@@ -76,6 +76,11 @@ impl Draw {
 
     fn maybe<T>(&mut self, value: T) -> Option<T> {
         (self.pick(2) == 0).then_some(value)
+    }
+
+    /// A field that came later: never in the golden bytes, which are older.
+    fn later<T>(&mut self, value: T) -> Option<T> {
+        self.0.and_then(|_| self.maybe(value))
     }
 
     fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -276,6 +281,7 @@ fn delivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
         parsed: d.flag(),
         unparsed: d.maybe(unparsed),
         id_conflict: d.flag(),
+        old_secret: d.later(true).unwrap_or_default(),
     };
     let (blob, sender_id) = (d.blob(), d.text("evt_1"));
     let content = DeliveryContent::Received {
@@ -595,13 +601,20 @@ fn trigger(d: &mut Draw) -> Vec<New<TriggerEvent>> {
         routine: d.maybe(routine),
         bot: d.maybe(bot),
         secret: d.digest(0x70),
-        intake: Intake::default(),
+        intake: Intake { id_pointers: d.later(vec!["/id".to_owned()]).unwrap_or_default(), ..Intake::default() },
         limits,
+        scheme: d.later(Scheme { preset: "template".to_owned(), template: Some(String::new()) }),
+        sealed: d.later(Bytes(vec![1; 73])),
     };
     let work = TriggerContent::Created(work(d));
     vec![
         new(d, created, work),
-        TriggerEvent::SecretRotated { secret: d.digest(0x71), old_until_us: d.at(86_400) }.into(),
+        TriggerEvent::SecretRotated {
+            secret: d.digest(0x71),
+            old_until_us: d.at(86_400),
+            sealed: d.later(Bytes(vec![2; 73])),
+        }
+        .into(),
         TriggerEvent::SampleCaptured { delivery: d.id(DELIVERY) }.into(),
         TriggerEvent::Confirmed { delivery: d.id(DELIVERY) }.into(),
         TriggerEvent::Paused {}.into(),

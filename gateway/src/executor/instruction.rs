@@ -135,7 +135,7 @@ async fn command(job: &Job, command: RunCommand) -> Result<(), Stop> {
 async fn brief(job: &Job) -> Result<String, Stop> {
     let payload = match job.opened.delivery {
         None => None,
-        Some(delivery) => job.engine.body(delivery).await?,
+        Some(delivery) => job.engine.reading(delivery).await?,
     };
     let previous = previous(job).await?;
     let tag = format!("data-{}", uuid::Uuid::from_bytes(job.engine.world().random::<16>()).simple());

@@ -54,7 +54,7 @@ async fn plan(gateway: &Gateway, job: &Job) -> Result<Result<Plan, String>, Stop
     let Some(text) = &job.work.recording else { return Ok(Err("The recording was erased.".to_owned())) };
     let body = match job.opened.delivery {
         None => None,
-        Some(delivery) => job.engine.body(delivery).await?,
+        Some(delivery) => job.engine.reading(delivery).await?,
     };
     let body: Option<Value> = body.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let planned = Recording::parse(text).and_then(|recording| {

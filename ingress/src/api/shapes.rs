@@ -240,6 +240,8 @@ pub(crate) struct Trigger {
     /// The Bot that follows its own instruction.
     #[schema(format = Uuid)]
     bot: Option<String>,
+    /// How its sender shows who it is; a bearer secret, if this is null.
+    scheme: Option<Scheme>,
     /// How deliveries are taken in.
     intake: Intake,
     /// How runs of its own instruction run.
@@ -257,6 +259,12 @@ pub(crate) struct Trigger {
     /// Until when the old secret is good too.
     #[schema(format = DateTime)]
     old_secret_until: Option<String>,
+    /// When the secret last brought a delivery that was recorded.
+    #[schema(format = DateTime)]
+    secret_used_at: Option<String>,
+    /// When the old one last did.
+    #[schema(format = DateTime)]
+    old_secret_used_at: Option<String>,
     /// How many deliveries ever had each status.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     counts: String,
@@ -287,6 +295,17 @@ pub(crate) struct Intake {
     queue_max: u32,
     /// How long one may wait, in seconds.
     queue_age_s: u32,
+    /// JSON pointers into the body whose values together are a delivery's id; absent where there are none.
+    id_pointers: Option<Vec<String>>,
+}
+
+/// How a sender shows who it is.
+#[derive(ToSchema)]
+pub(crate) struct Scheme {
+    /// The preset's name, such as `github`.
+    preset: String,
+    /// What the admin wrote, where the preset is `template`; else absent.
+    template: Option<String>,
 }
 
 /// A delivery.

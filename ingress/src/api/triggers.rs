@@ -2,7 +2,10 @@
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use midwatch_commands::trigger::TriggerCommand;
-use midwatch_engine::{projector, triggers::NewTrigger};
+use midwatch_engine::{
+    projector,
+    triggers::{NewSecret, NewTrigger},
+};
 use midwatch_events::{
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
@@ -86,6 +89,7 @@ impl From<&IntakeGiven> for Intake {
             duplicate_window_s: given.duplicate_window_s.unwrap_or(others.duplicate_window_s),
             queue_max: given.queue_max.unwrap_or(others.queue_max),
             queue_age_s: given.queue_age_s.unwrap_or(others.queue_age_s),
+            ..others
         }
     }
 }
@@ -179,6 +183,8 @@ pub(crate) async fn create(State(app): State<App>, asked: Asked<New>) -> Result<
         instruction: new.instruction.clone(),
         intake: Intake::from(&new.intake),
         limits: new.limits.or(&Limits::default()),
+        scheme: None,
+        secret: NewSecret::Made,
         owner: owner(&asked.caller, new.owner)?,
     };
     let done = app.engine.create_trigger(&trigger, &asked.origin(), asked.request.as_ref()).await?;
@@ -269,7 +275,7 @@ pub(crate) async fn rotate(
     if overlap_s > OVERLAP_S_MAX {
         return Err(Problem::bad("invalid", format!("`overlap_s` is at most {OVERLAP_S_MAX}, not {overlap_s}")));
     }
-    let done = app.engine.rotate_secret(id, overlap_s, &asked.origin()).await?;
+    let done = app.engine.rotate_secret(id, &NewSecret::Made, overlap_s, &asked.origin()).await?;
     projector::wait_for(&app.engine, done.position).await;
-    Ok(unkept(Json(Rotated { secret: done.value, position: done.position })))
+    Ok(unkept(Json(Rotated { secret: done.value.unwrap_or_default(), position: done.position })))
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::{Path, State};
 use midwatch_commands::trigger::TriggerCommand;
-use midwatch_engine::{Done, EngineError, projector};
+use midwatch_engine::{Done, EngineError, projector, triggers::NewSecret};
 use midwatch_events::{
     StreamName,
     trigger::{TriggerContent, TriggerEvent},
@@ -213,8 +213,8 @@ pub(super) async fn delete(State(app): State<App>, Path(id): Path<String>, poste
 pub(super) async fn rotate(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     let row = scope::trigger(&app, &posted.caller, &id).await?;
-    let done = app.engine.rotate_secret(row.id, OVERLAP_S, &posted.caller.origin()).await?;
+    let done = app.engine.rotate_secret(row.id, &NewSecret::Made, OVERLAP_S, &posted.caller.origin()).await?;
     projector::wait_for(&app.engine, done.position).await;
     let id = row.id.to_string();
-    made(&app, &posted.caller, id, &row.name, &row.endpoint, Some(done.value), true).await
+    made(&app, &posted.caller, id, &row.name, &row.endpoint, done.value, true).await
 }

@@ -2,7 +2,10 @@
 
 use askama::Template;
 use axum::{extract::State, http::StatusCode};
-use midwatch_engine::{projector, triggers::NewTrigger};
+use midwatch_engine::{
+    projector,
+    triggers::{NewSecret, NewTrigger},
+};
 use midwatch_events::{
     id::{BotId, RoutineId},
     routine::Limits,
@@ -211,6 +214,8 @@ async fn created(app: &App, posted: &Posted) -> Result<Made, Failure> {
         instruction: Some(fields.text("instruction")).filter(|_| !to_routine),
         intake: Intake::default(),
         limits: Limits::default(),
+        scheme: None,
+        secret: NewSecret::Made,
         owner: posted.caller.user(),
     };
     Ok(app.engine.create_trigger(&new, &posted.caller.origin(), posted.request.as_ref()).await?)

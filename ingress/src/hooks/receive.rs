@@ -17,6 +17,7 @@ use midwatch_engine::{
 use midwatch_events::{
     delivery::ReceivedStatus,
     id::{DeliveryId, TriggerId},
+    key::Digest,
 };
 use serde::Serialize;
 
@@ -116,13 +117,17 @@ async fn deliver(doors: &Doors, endpoint: &str, sent: &HeaderMap, body: &mut Bod
     let cap = door.state.intake.body_bytes_max;
     body::check_declared(sent, cap)?;
     let bytes = body::read(body, cap, doors.body_deadline).await?;
-    let trigger = authentic(doors, endpoint, door, sent).await?;
+    let (trigger, secret) = authentic(doors, endpoint, door, sent).await?;
     check_encoding(sent)?;
     let view = json::view(&bytes);
     let posted = Posted {
         headers: headers::kept(sent),
         body: bytes,
         sender_id: headers::sender_id(sent),
+        id_alone: false,
+        signed: None,
+        alike: None,
+        secret: Some(secret),
         event_type: headers::event_type(sent).or(view.event_type),
         unparsed: view.unparsed,
     };
@@ -141,10 +146,10 @@ pub(super) async fn authentic(
     endpoint: &str,
     door: Door,
     sent: &HeaderMap,
-) -> Result<TriggerId, Problem> {
+) -> Result<(TriggerId, Digest), Problem> {
     let engine = &doors.app.engine;
     let now = engine.world().clock.now();
-    let current = if verify::authentic(&door.state, sent, now) {
+    let current = if verify::authentic(&door.state, sent, now).is_some() {
         doors.known.refreshed(engine, endpoint, &door).await?
     } else {
         doors.known.again(engine, endpoint, &door).await?.ok_or_else(not_authentic)?
@@ -152,10 +157,8 @@ pub(super) async fn authentic(
     if !current.state.open() {
         return Err(nothing_here());
     }
-    if !verify::authentic(&current.state, sent, now) {
-        return Err(not_authentic());
-    }
-    Ok(current.trigger)
+    let secret = verify::authentic(&current.state, sent, now).ok_or_else(not_authentic)?;
+    Ok((current.trigger, secret))
 }
 
 /// A bearer sender signs nothing, so there is nothing that packed bytes could be checked against.

@@ -33,7 +33,7 @@ pub(super) async fn status(
 ) -> Result<Response, Problem> {
     let engine = &doors.app.engine;
     let door = doors.known.find(engine, endpoint).await?.ok_or_else(nothing_here)?;
-    let trigger = authentic(doors, endpoint, door, sent).await?;
+    let (trigger, _) = authentic(doors, endpoint, door, sent).await?;
     let delivery: DeliveryId = delivery.parse().map_err(|_| nothing_here())?;
     let delivery = engine.load::<Delivery>(&StreamName::delivery(delivery)).await?.state;
     // One sender's secret says nothing about another's deliveries.

@@ -320,6 +320,8 @@ fn a_trigger_with_its_own_instruction_has_a_queue_and_one_for_a_routine_has_none
         secret: midwatch_events::key::Digest([1; 32]),
         intake: Intake::default(),
         limits: Limits::default(),
+        scheme: None,
+        sealed: None,
     };
     let stream = StreamName::trigger(id(TRIGGER, 0));
     let delivery: DeliveryId = id(DELIVERY, 0);

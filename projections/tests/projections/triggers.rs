@@ -35,6 +35,8 @@ fn created() -> TriggerEvent {
         secret: Digest([0x77; 32]),
         intake: Intake::default(),
         limits: Limits::default(),
+        scheme: None,
+        sealed: None,
     }
 }
 
@@ -50,6 +52,7 @@ fn received(delivery: DeliveryId, status: ReceivedStatus) -> New<DeliveryEvent> 
         parsed: false,
         unparsed: Some("a NUL at byte 3".to_owned()),
         id_conflict: false,
+        old_secret: false,
     });
     let sender_id = Some("evt_1".to_owned());
     New::with(facts, DeliveryContent::Received { headers: Vec::new(), body: None, blob: None, sender_id })
@@ -86,11 +89,37 @@ fn a_trigger_captures_a_sample_and_is_confirmed() {
 fn a_secrets_hash_is_in_no_row() {
     let mut story = Story::default();
     story.is(&stream(), created());
-    story.is(&stream(), TriggerEvent::SecretRotated { secret: Digest([0x77; 32]), old_until_us: after(60) });
+    story.is(
+        &stream(),
+        TriggerEvent::SecretRotated { secret: Digest([0x77; 32]), old_until_us: after(60), sealed: None },
+    );
     for (doc, _) in story.stores[&View::Triggers].values().chain(story.stores[&View::Audit].values()) {
         assert!(!String::from_utf8_lossy(doc).contains("7777"));
     }
     assert_eq!(row(&story).old_secret_until, Some(after(60)));
+}
+
+#[test]
+fn the_last_use_of_each_secret_is_told_apart() {
+    let mut story = Story::default();
+    story.is(&stream(), created());
+    let used = |story: &Story| (row(story).secret_used_at, row(story).old_secret_used_at);
+    assert_eq!(used(&story), (None, None));
+    deliver(&mut story, 0, received(id(DELIVERY, 0), ReceivedStatus::Captured));
+    assert_eq!(used(&story), (Some(after(0)), None));
+    story
+        .at(10)
+        .is(&stream(), TriggerEvent::SecretRotated { secret: Digest([3; 32]), old_until_us: after(60), sealed: None });
+    assert_eq!(used(&story), (None, Some(after(0))));
+    let mut by_the_old_one = received(id(DELIVERY, 1), ReceivedStatus::Accepted);
+    let DeliveryEvent::Received(facts) = &mut by_the_old_one.facts else { panic!("not received") };
+    facts.old_secret = true;
+    story.at(20);
+    deliver(&mut story, 1, by_the_old_one);
+    assert_eq!(used(&story), (None, Some(after(20))));
+    story.at(30);
+    deliver(&mut story, 2, received(id(DELIVERY, 2), ReceivedStatus::Accepted));
+    assert_eq!(used(&story), (Some(after(30)), Some(after(20))));
 }
 
 #[test]

@@ -173,6 +173,7 @@ pub(super) fn trigger(state: &Trigger) -> Value {
         endpoint,
         routine,
         bot,
+        scheme,
         secret,
         old_secret,
         intake,
@@ -183,7 +184,8 @@ pub(super) fn trigger(state: &Trigger) -> Value {
         deleted,
         target,
     } = state;
-    let old = old_secret.map(|(digest, until)| json!({ "digest": digest, "until": until.to_string() }));
+    let old = old_secret.as_ref();
+    let old = old.map(|(secret, until)| json!({ "digest": secret.digest, "until": until.to_string() }));
     json!({
         "id": id,
         "name": name,
@@ -191,7 +193,8 @@ pub(super) fn trigger(state: &Trigger) -> Value {
         "endpoint": endpoint,
         "routine": routine,
         "bot": bot,
-        "secret_digest": secret,
+        "scheme": scheme,
+        "secret_digest": secret.as_ref().map(|secret| secret.digest),
         "old_secret": old,
         "intake": intake,
         "limits": limits,

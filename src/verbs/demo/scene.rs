@@ -1,7 +1,11 @@
 //! Who is there when the story begins: a Bot, a boundary, routines, a trigger.
 
 use midwatch_boundary::{BoundaryDoc, Rule, Verdict, default_document};
-use midwatch_engine::{Engine, Origin, routines::NewRoutine, triggers::NewTrigger};
+use midwatch_engine::{
+    Engine, Origin,
+    routines::NewRoutine,
+    triggers::{NewSecret, NewTrigger},
+};
 use midwatch_events::{
     Micros,
     id::{BotId, RoutineId, TriggerId},
@@ -60,6 +64,8 @@ pub(super) async fn set(engine: &Engine) -> Result<Scene, Failure> {
         instruction: None,
         intake: Intake::default(),
         limits: Limits::default(),
+        scheme: None,
+        secret: NewSecret::Made,
         owner: None,
     };
     let made = engine.create_trigger(&new, &origin, None).await?.value;

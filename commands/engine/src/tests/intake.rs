@@ -11,7 +11,11 @@ use midwatch_events::{
 use tokio::task::JoinSet;
 
 use super::support::{FAR, Place, all, bot, me, new_trigger, open_trigger, posted, refused, routine, verified};
-use crate::{Engine, EngineError, intake::Posted, triggers::NewTrigger};
+use crate::{
+    Engine, EngineError,
+    intake::Posted,
+    triggers::{NewSecret, NewTrigger},
+};
 
 async fn received(engine: &Engine) -> Vec<(u64, DeliveryEvent)> {
     let deliveries = all(engine).await.into_iter().filter_map(|(recorded, event)| match event {
@@ -94,6 +98,93 @@ async fn the_same_id_for_another_body_is_a_delivery_of_its_own_and_marked() {
             .into_iter()
             .filter(|(_, event)| matches!(event, DeliveryEvent::Received(received) if received.id_conflict));
         assert_eq!(marked.count(), 1, "{}", place.backend);
+    }
+}
+
+fn signed(id: Option<&str>, body: &str, signed: u8) -> Posted {
+    Posted { signed: Some([signed; 32]), ..posted(id, body) }
+}
+
+// W8, W9, W20 of the cases that broke receivers.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_signed_and_what_an_admin_chose_tell_deliveries_apart() {
+    for place in Place::each().await {
+        let engine = place.engine().await;
+        let intake = Intake { duplicate_window_s: 1, ..Intake::default() };
+        let trigger = open_trigger(&engine, &new_trigger(bot(&engine).await, intake)).await;
+        let receive = async |posted: &Posted| engine.receive(trigger, posted).await.unwrap();
+        let first = receive(&signed(Some("a"), "one", 1)).await;
+        for again in [signed(Some("b"), "one", 1), signed(None, "one", 1), signed(Some("a"), "one", 2)] {
+            let taken = receive(&again).await;
+            assert_eq!((taken.duplicate, taken.delivery), (true, first.delivery), "{again:?}");
+        }
+        // The same id for something else that was signed is a delivery of its own, once.
+        let other = receive(&signed(Some("a"), "two", 3)).await;
+        assert!(!other.duplicate);
+        assert_eq!(receive(&signed(Some("c"), "two", 3)).await.delivery, other.delivery);
+        // What was signed counts for ever; what is merely alike, for a while.
+        let alike = |signed: u8| Posted { alike: Some([9; 32]), ..self::signed(None, &signed.to_string(), signed) };
+        let group = receive(&alike(10)).await;
+        assert_eq!(receive(&alike(11)).await.delivery, group.delivery);
+        tokio::time::sleep(Duration::from_millis(1_050)).await;
+        assert!(receive(&signed(None, "one", 1)).await.duplicate);
+        assert!(!receive(&alike(12)).await.duplicate);
+        // An id that stands in the body counts whatever else stands there, and however it was signed.
+        let inside = |body: &str, signed: u8| Posted { id_alone: true, ..self::signed(Some("evt_1"), body, signed) };
+        let event = receive(&inside("attempt 1", 20)).await;
+        let retried = receive(&inside("attempt 2", 21)).await;
+        assert_eq!((retried.duplicate, retried.delivery), (true, event.delivery), "{}", place.backend);
+        verified(&engine).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_signed_body_under_many_ids_at_the_same_moment_is_one_delivery() {
+    for place in Place::each().await {
+        let engines = [place.engine().await, place.engine().await];
+        let trigger = open_trigger(&engines[0], &new_trigger(bot(&engines[0]).await, Intake::default())).await;
+        let mut senders = JoinSet::new();
+        for n in 0..16 {
+            let engine = engines[n % 2].clone();
+            senders.spawn(async move { engine.receive(trigger, &signed(Some(&n.to_string()), "x", 1)).await.unwrap() });
+        }
+        let taken = senders.join_all().await;
+        assert_eq!(taken.iter().filter(|taken| !taken.duplicate).count(), 1, "{}", place.backend);
+        assert!(taken.iter().all(|other| other.delivery == taken[0].delivery));
+        verified(&engines[0]).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_was_replaced_meanwhile_opens_nothing() {
+    for place in Place::each().await {
+        let engine = place.engine().await;
+        let key = |text: &str| NewSecret::Signing(text.to_owned());
+        let new = NewTrigger { secret: key("one"), ..new_trigger(bot(&engine).await, Intake::default()) };
+        let trigger = open_trigger(&engine, &new).await;
+        let by =
+            |key: &str| Posted { secret: Some(engine.secrets().unwrap().recognised(key)), ..posted(Some(key), "x") };
+        engine.receive(trigger, &by("one")).await.unwrap();
+        engine.rotate_secret(trigger, &key("two"), 600, &me()).await.unwrap();
+        engine.receive(trigger, &Posted { sender_id: None, ..by("one") }).await.unwrap();
+        engine.receive(trigger, &by("two")).await.unwrap();
+        let by_old: Vec<_> = received(&engine)
+            .await
+            .into_iter()
+            .map(|(_, event)| match event {
+                DeliveryEvent::Received(received) => received.old_secret,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(by_old, [false, false, true, false], "{}", place.backend);
+        let stranger = engine.receive(trigger, &by("three")).await;
+        assert!(matches!(stranger, Err(EngineError::Refused(Refusal::NotFound(_)))), "{stranger:?}");
+        let empty = engine.rotate_secret(trigger, &key(" "), 600, &me()).await;
+        assert!(matches!(empty, Err(EngineError::Refused(Refusal::Invalid(_)))), "{empty:?}");
+        let state =
+            engine.load::<midwatch_commands::trigger::Trigger>(&StreamName::trigger(trigger)).await.unwrap().state;
+        let sealed = state.secret.unwrap().sealed.unwrap();
+        assert_eq!(engine.secrets().unwrap().unsealed(trigger, &sealed.0).unwrap(), "two");
     }
 }
 

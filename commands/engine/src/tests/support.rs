@@ -26,7 +26,7 @@ use crate::{
     projector,
     routines::NewRoutine,
     runner::{Ending, Executor, Job},
-    triggers::{MadeTrigger, NewTrigger},
+    triggers::{MadeTrigger, NewSecret, NewTrigger},
     world::{Boxed, Clock, World},
 };
 
@@ -169,6 +169,8 @@ pub(super) fn new_trigger(bot: BotId, intake: Intake) -> NewTrigger {
         instruction: Some("Look at it.".to_owned()),
         intake,
         limits: Limits::default(),
+        scheme: None,
+        secret: NewSecret::Made,
         owner: None,
     }
 }
@@ -186,6 +188,10 @@ pub(super) fn posted(id: Option<&str>, body: &str) -> Posted {
         headers: vec![],
         body: body.as_bytes().to_vec(),
         sender_id: id.map(str::to_owned),
+        id_alone: false,
+        signed: None,
+        alike: None,
+        secret: None,
         event_type: None,
         unparsed: None,
     }

@@ -3,7 +3,14 @@
 use std::time::Duration;
 
 use midwatch_boundary::{BoundaryDoc, Rule, Verdict, default_document};
-use midwatch_engine::{clock, intake::Posted, projector, routines::NewRoutine, runner, triggers::NewTrigger};
+use midwatch_engine::{
+    clock,
+    intake::Posted,
+    projector,
+    routines::NewRoutine,
+    runner,
+    triggers::{NewSecret, NewTrigger},
+};
 use midwatch_events::{
     Micros,
     id::{BotId, DeliveryId, RoutineId, RunId, TriggerId, UserId},
@@ -170,6 +177,8 @@ async fn captured(server: &Server, routine: RoutineId) -> (TriggerId, DeliveryId
         instruction: None,
         intake: Intake::default(),
         limits: Limits::default(),
+        scheme: None,
+        secret: NewSecret::Made,
         owner: None,
     };
     let made = engine.create_trigger(&new, &by(), None).await.unwrap().value;
@@ -177,6 +186,10 @@ async fn captured(server: &Server, routine: RoutineId) -> (TriggerId, DeliveryId
         headers: vec![("x-note".to_owned(), HOSTILE.to_owned())],
         body: json!({ "title": HOSTILE }).to_string().into_bytes(),
         sender_id: Some("one".to_owned()),
+        id_alone: false,
+        signed: None,
+        alike: None,
+        secret: None,
         event_type: Some(HOSTILE.to_owned()),
         unparsed: None,
     };
