@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use midwatch_events::trigger::Intake;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -27,7 +28,9 @@ async fn rows_are_as_described() {
     let run =
         server.post(&format!("/api/v1/routines/{routine}/run"), &json!({})).await["run"].as_str().unwrap().to_owned();
     server.post(&format!("/api/v1/runs/{run}/cancel"), &json!({})).await;
-    let hook = server.hook().await;
+    // With everything that is absent where there is none.
+    let intake = Intake { id_pointers: vec!["/id".to_owned()], ..Intake::default() };
+    let hook = server.hook_with(intake).await;
     let sent = answered(server.deliver(&hook).body("x").send().await.unwrap(), StatusCode::ACCEPTED).await;
     midwatch_engine::projector::catch_up(&server.engine).await.unwrap();
     let first = |list: Value| list["items"][0].clone();
