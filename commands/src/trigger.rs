@@ -55,7 +55,7 @@ pub struct Trigger {
 }
 
 /// A secret as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Secret {
     /// What it is recognised by: SHA-256 of one that is sent along, a keyed digest of one that signs.
     pub digest: Digest,
@@ -244,7 +244,7 @@ impl Decider for Trigger {
     type Event = TriggerEvent;
     type Command = TriggerCommand;
 
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
 
     fn decide(&self, command: TriggerCommand) -> Result<Vec<New<TriggerEvent>>, Refusal> {
         match command {
