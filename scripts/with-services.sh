@@ -9,6 +9,7 @@
 #   MIDWATCH_TEST_CHROMIUM      path of a Chromium
 #   MIDWATCH_TEST_NODE_MODULES  directory with the packages of tests/package-lock.json
 #   MIDWATCH_AGUI_PYTHON        Python with the packages of tests/agui/requirements.txt
+#   MIDWATCH_TZDATA_PYTHON      Python with the packages of tests/calendar/requirements.txt
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -45,24 +46,27 @@ if [ "$(cat "$modules/.installed" 2>/dev/null || true)" != "$lock" ]; then
     echo "$lock" >"$modules/.installed"
 fi
 
-# Python, and the packages of the agent that the tests talk to.
-requirements=$root/tests/agui/requirements.txt
-[ -f "$requirements" ] || fail "tests/agui/requirements.txt is missing"
+# Python, and the packages of what the tests talk to, each in an environment of its own.
 python3 -c 'import ensurepip, venv' 2>/dev/null || "$scripts/need-debian.sh" "Python's venv" python3 python3-venv 9>&-
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
     fail "$(python3 --version) is too old, and the tests need 3.10 or newer"
-venv=$target/agui-venv
-wanted=$(python3 --version; cat "$requirements")
-if [ "$(cat "$venv/.installed" 2>/dev/null || true)" != "$wanted" ]; then
-    echo "installing the packages of tests/agui/requirements.txt" >&2
+environment() { # environment NAME: tests/NAME/requirements.txt in target/NAME-venv
+    local requirements=$root/tests/$1/requirements.txt venv=$target/$1-venv wanted
+    [ -f "$requirements" ] || fail "tests/$1/requirements.txt is missing"
+    wanted=$(python3 --version; cat "$requirements")
+    [ "$(cat "$venv/.installed" 2>/dev/null || true)" != "$wanted" ] || return 0
+    echo "installing the packages of tests/$1/requirements.txt" >&2
     rm -rf "$venv"
     { python3 -m venv "$venv" && "$venv/bin/python" -m pip install --quiet --no-input -r "$requirements"; } \
-        >&2 </dev/null 9>&- || fail "pip could not install the packages of tests/agui/requirements.txt"
+        >&2 </dev/null 9>&- || fail "pip could not install the packages of tests/$1/requirements.txt"
     echo "$wanted" >"$venv/.installed"
-fi
+}
+environment agui
+environment calendar
 
 exec 9>&-
 export MIDWATCH_TEST_CHROMIUM
 export MIDWATCH_TEST_NODE_MODULES=$modules
-export MIDWATCH_AGUI_PYTHON=$venv/bin/python
+export MIDWATCH_AGUI_PYTHON=$target/agui-venv/bin/python
+export MIDWATCH_TZDATA_PYTHON=$target/calendar-venv/bin/python
 exec "$scripts/with-postgres.sh" "$@"

@@ -38,7 +38,7 @@ pub use error::ScheduleError;
 pub use preview::Stretch;
 pub use schedule::Schedule;
 pub use second_opinion::{Disagreement, disagreements, second_opinion_version};
-pub use zone::{Zone, tzdb_version, zone_names};
+pub use zone::{Zone, tzdb_released, tzdb_version, zone_names};
 
 /// The last instant at which the calendar knows windows, in seconds: 2500-01-01T00:00:00Z.
 const LAST_S: i64 = 16_725_225_600;

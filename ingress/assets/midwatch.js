@@ -1,4 +1,5 @@
 // What htmx does not do. Every page can be read and every form sent without it.
+// It comes before htmx, which connects as soon as it is there: what listens has to be there already.
 (() => {
   "use strict";
 

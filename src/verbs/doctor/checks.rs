@@ -9,6 +9,7 @@ use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
     engine_deployment::{Deployment, KEY},
     engine_processes::Processes,
+    projection::rfc3339,
     routines_list::RoutinesList,
 };
 
@@ -16,9 +17,8 @@ use super::{super::all, Check};
 use crate::failure::Failure;
 
 const YEAR_S: i64 = 365 * 86_400;
-/// Zone data of the year before is suspect from here on, in days into the new year: governments change rules at short
-/// notice, and several releases will have come.
-const STALE_AFTER_DAYS: i64 = 182;
+/// Older zone data is suspect: governments change rules at short notice, and several releases will have come.
+const STALE_AFTER_DAYS: i64 = 240;
 
 pub(super) async fn ledger(engine: &Engine) -> Result<Check, Failure> {
     let head = engine.log().head().await?;
@@ -39,28 +39,19 @@ pub(super) async fn durability(engine: &Engine) -> Result<Vec<Check>, Failure> {
     Ok(warnings.into_iter().map(|sentence| Check::warn("durability", sentence)).collect())
 }
 
-/// The data's version begins with its year; how far into the next one it still counts as fresh.
+/// Which data, and how old it is.
 pub(super) fn tzdb(now: Micros) -> Check {
-    let version = calendar::tzdb_version();
-    let year = version.get(..4).and_then(|year| year.parse::<i64>().ok());
-    let year_now = now.to_string().get(..4).and_then(|year| year.parse::<i64>().ok());
-    let (Some(year), Some(year_now)) = (year, year_now) else {
-        return Check::warn("time zones", format!("IANA {version}; its age is not known"));
+    let (version, released) = (calendar::tzdb_version(), calendar::tzdb_released());
+    let Some(from) = rfc3339::parse(&format!("{released}T00:00:00Z")) else {
+        return Check::warn("time zones", format!("IANA {version}, bundled; its age is not known"));
     };
-    let days_into_year = now.seconds().div_euclid(86_400) - days_before(year_now);
-    let stale = year_now > year + 1 || year_now == year + 1 && days_into_year > STALE_AFTER_DAYS;
-    if stale {
-        let sentence = format!("IANA {version} is old: rules that changed since are missing; use a newer midwatch");
+    let days = (now.since(from) / 86_400_000_000).max(0);
+    let said = format!("IANA {version}, bundled, released {released}, {days} days ago");
+    if days > STALE_AFTER_DAYS {
+        let sentence = format!("{said}: rules that changed since are missing; use a newer midwatch");
         return Check::warn("time zones", sentence);
     }
-    Check::ok("time zones", format!("IANA {version}, bundled"))
-}
-
-/// Days from 1970 to the first of January of a year.
-fn days_before(year: i64) -> i64 {
-    let before = year - 1;
-    let leap_days = before / 4 - before / 100 + before / 400 - (1969 / 4 - 1969 / 100 + 1969 / 400);
-    (year - 1970) * 365 + leap_days
+    Check::ok("time zones", said)
 }
 
 pub(super) async fn projections(engine: &Engine) -> Result<Vec<Check>, Failure> {
@@ -133,14 +124,7 @@ pub(super) async fn second_opinions(engine: &Engine) -> Result<Vec<Check>, Failu
     for zone in &zones {
         let Ok(spans) = disagreements(zone, now, now.plus_s(YEAR_S)) else { continue };
         if let Some(first) = spans.first() {
-            let sentence = format!(
-                "{zone}: from {} on windows are computed with UTC{:+} min, IANA {} says UTC{:+} min; check the hour",
-                first.from,
-                first.used_s / 60,
-                second_opinion_version(),
-                first.other_s / 60
-            );
-            checks.push(Check::warn("second opinion", sentence));
+            checks.push(Check::warn("second opinion", first.in_words(zone).trim_end_matches('.').to_owned()));
         }
     }
     if checks.is_empty() {
@@ -156,19 +140,14 @@ mod tests {
     use crate::verbs::doctor::State;
 
     #[test]
-    fn days_before_a_year() {
-        for (year, seconds) in [(1970, 0), (1973, 94_694_400), (2000, 946_684_800), (2026, 1_767_225_600)] {
-            assert_eq!(days_before(year) * 86_400, seconds);
-        }
-    }
-
-    #[test]
     fn zone_data_grows_old() {
-        let year: i64 = calendar::tzdb_version()[..4].parse().unwrap();
-        let day = |year: i64, day: i64| Micros((days_before(year) + day) * 86_400 * 1_000_000);
-        assert_eq!(tzdb(day(year, 300)).state, State::Ok);
-        assert_eq!(tzdb(day(year + 1, 100)).state, State::Ok);
-        assert_eq!(tzdb(day(year + 1, 200)).state, State::Warn);
-        assert_eq!(tzdb(day(year + 2, 0)).state, State::Warn);
+        let released = rfc3339::parse(&format!("{}T00:00:00Z", calendar::tzdb_released())).unwrap();
+        let after = |days: i64| tzdb(released.plus_s(days * 86_400 + 3_600));
+        assert_eq!(after(33).state, State::Ok);
+        assert!(after(33).message.ends_with("33 days ago"), "{}", after(33).message);
+        assert_eq!(after(STALE_AFTER_DAYS).state, State::Ok);
+        assert_eq!(after(STALE_AFTER_DAYS + 1).state, State::Warn);
+        // A clock that is wrong makes nothing younger than new.
+        assert!(after(-9).message.contains(" 0 days ago"));
     }
 }

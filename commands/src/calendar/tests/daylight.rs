@@ -1,6 +1,6 @@
 //! What a change of the clocks does to each kind.
 
-use super::super::{Dst, Schedule, disagreements, second_opinion_version, tzdb_version};
+use super::super::{Dst, Schedule, disagreements, second_opinion_version, tzdb_released, tzdb_version};
 use super::{at, between, cron, daily, next, schedule};
 
 fn count(schedule: &Schedule, after: &str, up_to: &str) -> u64 {
@@ -145,6 +145,9 @@ fn zones_whose_rules_changed() {
         ("Asia/Kathmandu", "08:00", "2026-12-01T00:00:00Z", "2026-12-01T08:00:00+05:45"),
         // Troll moves by two hours.
         ("Antarctica/Troll", "01:30", "2026-03-28T12:00:00Z", "2026-03-29T03:30:00+02:00 moved"),
+        // Nuuk did not go back in October 2023, although the rule of the years after would have.
+        ("America/Nuuk", "23:52", "2023-10-28T12:00:00Z", "2023-10-28T23:52:00-02:00"),
+        ("America/Nuuk", "23:30", "2024-10-26T12:00:00Z", "2024-10-26T23:30:00-01:00 first_of_two"),
         // British Columbia stays on summer time from 2026 on.
         ("America/Vancouver", "08:00", "2027-01-15T12:00:00Z", "2027-01-15T08:00:00-07:00"),
     ] {
@@ -186,7 +189,8 @@ fn no_instant_makes_it_panic() {
 
 #[test]
 fn the_second_opinion_is_older_and_says_where_it_differs() {
-    assert_eq!(tzdb_version(), "2026f");
+    // Who changes the one changes the other: the release's NEWS says its day.
+    assert_eq!((tzdb_version(), tzdb_released()), ("2026f", "2026-10-28"));
     assert!(second_opinion_version() < tzdb_version());
     let year = |zone| disagreements(zone, at("2026-06-01T00:00:00Z"), at("2027-06-01T00:00:00Z")).unwrap();
     for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC"] {
@@ -197,6 +201,9 @@ fn the_second_opinion_is_older_and_says_where_it_differs() {
     // The old rule would have gone back at 02:00 on 1 November and forward again on 14 March.
     assert_eq!((vancouver[0].from, vancouver[0].until), (at("2026-11-01T09:00:00Z"), at("2027-03-14T10:00:00Z")));
     assert_eq!((vancouver[0].used_s, vancouver[0].other_s), (-7 * 3_600, -8 * 3_600));
+    let said = vancouver[0].in_words("America/Vancouver");
+    assert!(said.starts_with("From 2026-11-01T09:00:00") && said.contains("is at UTC-07:00 by"), "{said}");
+    assert!(said.contains("and at UTC-08:00 by an older copy (IANA 2025b): check the hour."), "{said}");
     assert!(!year("Africa/Casablanca").is_empty());
     assert!(disagreements("Nowhere/Else", at("2026-06-01T00:00:00Z"), at("2027-06-01T00:00:00Z")).is_err());
 }

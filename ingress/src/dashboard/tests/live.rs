@@ -52,6 +52,34 @@ async fn an_open_page_hears_what_is_new_until_its_session_ends() {
 }
 
 #[tokio::test]
+async fn what_the_rows_learn_late_is_announced_without_another_event() {
+    let story = Story::told().await;
+    let engine = &story.server.engine;
+    let head = engine.log().head().await.unwrap();
+    let mut stream = listening(&story, &story.admin, &format!("/live?since={head}")).await;
+    heard(&mut stream, "\n\n").await;
+    // Another process leads the projector, and is slow: the event is there, the rows do not know it.
+    let other = engine.world().uuid();
+    while !engine.views().lead("projector", other, 60, engine.world().clock.now()).await.unwrap() {
+        engine.views().give_up("projector", engine.process().uuid()).await.unwrap();
+    }
+    engine.pause_routine(story.routine, "", &by(), None).await.unwrap();
+    let behind = heard(&mut stream, "1 event behind").await;
+    assert!(!behind.contains("event: newer"), "{behind}");
+    engine.views().give_up("projector", other).await.unwrap();
+    heard(&mut stream, "1 newer event").await;
+}
+
+#[tokio::test]
+async fn a_page_that_connects_late_hears_what_came_before() {
+    let story = Story::told().await;
+    let head = story.server.engine.log().head().await.unwrap();
+    story.server.engine.pause_routine(story.routine, "", &by(), None).await.unwrap();
+    let mut stream = listening(&story, &story.admin, &format!("/live?since={head}")).await;
+    heard(&mut stream, "1 newer event").await;
+}
+
+#[tokio::test]
 async fn a_member_hears_of_their_own_only() {
     let story = Story::told().await;
     let member = story.server.sign_in("Mia", Access::Member).await;
