@@ -21,6 +21,7 @@ use uuid::Uuid;
 use crate::{
     append::{Append, AppendError, Appended, Expected},
     judge::{Ground, Head, Prepared},
+    known::{Between, Known},
     log::LogError,
     memory::Memory,
     metrics::Counters,
@@ -106,6 +107,7 @@ pub(crate) struct Desk {
     unflushed: usize,
     /// Faults since the last success; the pause grows with them.
     faults: u32,
+    known: Known,
 }
 
 impl Desk {
@@ -121,7 +123,7 @@ impl Desk {
             (batches, tokio::spawn(flusher.run(due, back)))
         });
         let waiting = VecDeque::new();
-        Self { session, asks, closed: false, waiting, announce, flusher, returned, unflushed: 0, faults: 0 }
+        Self { session, asks, closed: false, waiting, announce, flusher, returned, unflushed: 0, faults: 0, known: Known::default() }
     }
 
     /// Serves until nobody can ask any more, and everything is answered.
@@ -253,7 +255,7 @@ impl Desk {
         let streams: HashSet<&StreamName> =
             appends().flat_map(|append| append.entries.iter().map(|entry| &entry.stream)).collect();
         let hashes: HashSet<[u8; 32]> = appends().flat_map(|append| append.keys.iter().map(|key| key.hash)).collect();
-        let versions = self.session.versions(&streams.into_iter().collect::<Vec<_>>()).await?;
+        let versions = self.versions(&head, streams).await?;
         let keys = match hashes.is_empty() {
             true => HashMap::new(),
             false => self.session.keys(&hashes.into_iter().collect::<Vec<_>>()).await?,
@@ -283,7 +285,29 @@ impl Desk {
         let durable = self.session.finish(wrote, ground.head).await?;
         let leaf_hash = ground.rows.last().map(|row| row.leaf_hash).or(head.leaf_hash);
         let events = ground.rows.len() as u64;
+        self.known.committed(ground.head, leaf_hash, ground.versions);
         Ok(Written { answers, position: ground.head, leaf_hash, durable, events, erased })
+    }
+
+    /// What these streams are at, under the lock that is held.
+    async fn versions(
+        &mut self,
+        head: &Head,
+        streams: HashSet<&StreamName>,
+    ) -> Result<HashMap<StreamName, u64>, Fault> {
+        match self.known.between(head) {
+            Between::Nothing => {}
+            Between::Events { from, .. } => {
+                let passed = self.session.passed(from).await?;
+                self.known.pass(head, passed);
+            }
+            Between::Unknown => self.known.forget(),
+        }
+        let (mut versions, missing) = self.known.divide(streams.into_iter());
+        if !missing.is_empty() {
+            versions.extend(self.session.versions(&missing).await?);
+        }
+        Ok(versions)
     }
 
     async fn put_back(&mut self, mut batch: Vec<Ask>, fault: Fault) {

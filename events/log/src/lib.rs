@@ -12,6 +12,7 @@ pub mod archive;
 pub mod blob;
 mod desk;
 mod judge;
+mod known;
 pub mod lease;
 mod log;
 mod memory;

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     judge::{Head, KnownKey, NewKey},
+    known::Passed,
     log::LogError,
     postgres::PostgresSession,
     sqlite::SqliteSession,
@@ -42,6 +43,13 @@ impl Session {
         match self {
             Self::Sqlite(session) => session.versions(streams).await,
             Self::Postgres(session) => session.versions(streams).await,
+        }
+    }
+    /// Everything from the event at `from` on; no more than are asked for by [`crate::known::Known::between`].
+    pub(crate) async fn passed(&mut self, from: u64) -> Result<Vec<Passed>, Fault> {
+        match self {
+            Self::Sqlite(session) => session.passed(from).await,
+            Self::Postgres(session) => session.passed(from).await,
         }
     }
     pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {

@@ -261,7 +261,7 @@ fn number(operation: &'static str, row: Result<PgRow, sqlx::Error>) -> Result<u6
     Ok(value.unsigned_abs())
 }
 
-fn position_and_hash(row: &PgRow) -> Result<(u64, [u8; 32]), sqlx::Error> {
+pub(super) fn position_and_hash(row: &PgRow) -> Result<(u64, [u8; 32]), sqlx::Error> {
     Ok((row.try_get::<i64, _>(0)?.unsigned_abs(), row.try_get(1).and_then(array)?))
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use sqlx::{Connection as _, PgConnection, Row as _, postgres::PgConnectOptions, postgres::PgRow};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, postgres::PgConnectOptions, postgres::PgRow};
 use tokio::time::timeout;
 use uuid::Uuid;
 
@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     judge::{Head, KnownKey, NewKey},
+    known::{GAP, Passed},
     log::LogError,
     session::Fault,
 };
@@ -21,9 +22,19 @@ use crate::{
 /// How long a step may take, the wait for the lock included; a server that is silent for longer is left.
 const STEP: Duration = Duration::from_secs(25);
 
-/// Two statements in one message. The second locks and reads nothing: a statement that locks and reads at once sees the
-/// head from before its wait. The row is never updated: an updated one rots under an open snapshot.
-const BEGIN: &str = "BEGIN; SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE";
+/// Planned once per connection; see [`begin`].
+fn prepare() -> String {
+    format!(
+        "PREPARE midwatch_lock AS SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE; PREPARE midwatch_head (uuid) AS {HEAD}"
+    )
+}
+
+/// Three statements in one message, each with a snapshot of its own. The second locks and reads nothing: a statement
+/// that locks and reads at once sees the head from before its wait. The row is never updated: an updated one rots under
+/// an open snapshot.
+fn begin(writer: Uuid) -> String {
+    format!("BEGIN; EXECUTE midwatch_lock; EXECUTE midwatch_head('{writer}')")
+}
 
 const ERASE: &str = "UPDATE events SET content = NULL, salt = NULL
     WHERE position = ANY ($1::bigint[]) AND content IS NOT NULL";
@@ -34,16 +45,34 @@ const COMMIT_UNFLUSHED: &str = "SET LOCAL synchronous_commit = off; COMMIT";
 const VERSIONS: &str = "SELECT name, (SELECT max(version) FROM events WHERE stream = name)
     FROM (SELECT unnest($1::text[]) COLLATE \"C\" AS name) names";
 
+const PASSED: &str =
+    "SELECT position, leaf_hash, stream, version FROM events WHERE position >= $1 ORDER BY position LIMIT $2";
+
 const KEYS: &str = "SELECT k.key_hash, k.digest, k.first_position, k.count, e.recorded_at
     FROM unnest($1::bytea[]) asked JOIN ledger_key k ON k.key_hash = asked JOIN events e ON e.position = k.first_position";
 
-const INSERT: &str = "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor,
-        correlation_id, causation_id, facts, content, salt, commitment, leaf_hash)
-    SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[], $5::text[], $6::int[], $7::bigint[],
-        $8::text[], $9::text[], $10::uuid[], $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[])";
+macro_rules! insert {
+    ($first:literal) => {
+        concat!(
+            $first,
+            "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor,
+                correlation_id, causation_id, facts, content, salt, commitment, leaf_hash)
+            SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::uuid[], $5::text[], $6::int[],
+                $7::bigint[], $8::text[], $9::text[], $10::uuid[], $11::bytea[], $12::bytea[], $13::bytea[],
+                $14::bytea[], $15::bytea[])"
+        )
+    };
+}
 
-const INSERT_KEYS: &str = "INSERT INTO ledger_key (key_hash, digest, first_position, count)
-    SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])";
+const INSERT: &str = insert!("");
+
+/// Both in one statement, which is one way to the server and back less.
+const INSERT_WITH_KEYS: &str = insert!(
+    "WITH keys AS (
+        INSERT INTO ledger_key (key_hash, digest, first_position, count)
+        SELECT * FROM unnest($16::bytea[], $17::bytea[], $18::bigint[], $19::bigint[])
+    ) "
+);
 
 /// The appending connection; opened again after a fault.
 #[derive(Debug)]
@@ -68,14 +97,16 @@ impl PostgresSession {
     pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
         self.is_new = self.connection.is_none();
         if self.is_new {
-            self.connection = Some(step(connect::appending(&self.options)).await?);
+            let mut connection = step(connect::appending(&self.options)).await?;
+            step(sqlx::raw_sql(AssertSqlSafe(prepare())).execute(&mut connection)).await?;
+            self.connection = Some(connection);
         }
-        let writer = self.seat.writer;
-        let connection = self.connection()?;
-        step(sqlx::raw_sql(BEGIN).execute(&mut *connection)).await?;
-        let row = step(sqlx::query(HEAD).bind(writer).fetch_one(connection)).await?;
-        self.standing = self.seat.standing(&row).map_err(|error| fault(&error))?;
-        head(&row).map_err(|error| fault(&error))
+        let begin = sqlx::raw_sql(AssertSqlSafe(begin(self.seat.writer)));
+        let rows = step(begin.fetch_all(self.connection()?)).await?;
+        // The lock's own row has nothing in it.
+        let row = rows.last().ok_or_else(|| lost("no answer"))?;
+        self.standing = self.seat.standing(row).map_err(|error| fault(&error))?;
+        head(row).map_err(|error| fault(&error))
     }
 
     pub(crate) fn is_new(&self) -> bool {
@@ -93,6 +124,12 @@ impl PostgresSession {
         rows.iter().map(stream_and_version).collect::<Result<_, _>>().map_err(|error| fault(&error))
     }
 
+    pub(crate) async fn passed(&mut self, from: u64) -> Result<Vec<Passed>, Fault> {
+        let query = sqlx::query(PASSED).bind(signed(from)).bind(signed(GAP + 1));
+        let rows = step(query.fetch_all(self.connection()?)).await?;
+        rows.iter().map(passed).collect::<Result<_, _>>().map_err(|error| fault(&error))
+    }
+
     pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {
         let hashes: Vec<&[u8]> = hashes.iter().map(<[u8; 32]>::as_slice).collect();
         let rows = step(sqlx::query(KEYS).bind(hashes).fetch_all(self.connection()?)).await?;
@@ -107,7 +144,7 @@ impl PostgresSession {
     }
 
     pub(crate) async fn insert(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), Fault> {
-        let query = sqlx::query(INSERT)
+        let mut query = sqlx::query(if keys.is_empty() { INSERT } else { INSERT_WITH_KEYS })
             .bind(column(rows, |event| signed(event.position)))
             .bind(column(rows, |event| event.stream.as_str()))
             .bind(column(rows, |event| signed(event.version)))
@@ -123,15 +160,13 @@ impl PostgresSession {
             .bind(column(rows, |event| event.salt.as_ref().map(<[u8; 16]>::as_slice)))
             .bind(column(rows, |event| event.commitment.as_ref().map(<[u8; 32]>::as_slice)))
             .bind(column(rows, |event| event.leaf_hash.as_slice()));
-        step(query.execute(self.connection()?)).await?;
-        if keys.is_empty() {
-            return Ok(());
+        if !keys.is_empty() {
+            query = query
+                .bind(column(keys, |key| key.hash.as_slice()))
+                .bind(column(keys, |key| key.digest.as_slice()))
+                .bind(column(keys, |key| signed(key.first)))
+                .bind(column(keys, |key| signed(key.count)));
         }
-        let query = sqlx::query(INSERT_KEYS)
-            .bind(column(keys, |key| key.hash.as_slice()))
-            .bind(column(keys, |key| key.digest.as_slice()))
-            .bind(column(keys, |key| signed(key.first)))
-            .bind(column(keys, |key| signed(key.count)));
         step(query.execute(self.connection()?)).await.map(drop)
     }
 
@@ -229,7 +264,8 @@ fn fault(error: &sqlx::Error) -> Fault {
 fn head(row: &PgRow) -> Result<Head, sqlx::Error> {
     Ok(Head {
         clock: Micros(row.try_get(0)?),
-        leaf_hash: row.try_get::<Option<&[u8]>, _>(3)?.map(read::array).transpose()?,
+        // It comes as text.
+        leaf_hash: row.try_get::<Option<Vec<u8>>, _>(3)?.map(|hash| read::array(&hash)).transpose()?,
         position: row.try_get::<Option<i64>, _>(1)?.unwrap_or_default().unsigned_abs(),
         recorded_at: Micros(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()),
     })
@@ -238,6 +274,11 @@ fn head(row: &PgRow) -> Result<Head, sqlx::Error> {
 fn stream_and_version(row: &PgRow) -> Result<(StreamName, u64), sqlx::Error> {
     let version = row.try_get::<Option<i64>, _>(1)?.unwrap_or_default();
     Ok((StreamName::stored(row.try_get(0)?), version.unsigned_abs()))
+}
+
+fn passed(row: &PgRow) -> Result<Passed, sqlx::Error> {
+    let (position, leaf_hash) = read::position_and_hash(row)?;
+    Ok((position, leaf_hash, StreamName::stored(row.try_get(2)?), row.try_get::<i64, _>(3)?.unsigned_abs()))
 }
 
 fn key(row: &PgRow) -> Result<([u8; 32], KnownKey), sqlx::Error> {

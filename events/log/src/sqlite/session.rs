@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     judge::{Head, KnownKey, NewKey},
+    known::{GAP, Passed},
     log::LogError,
     session::Fault,
 };
@@ -83,6 +84,14 @@ impl SqliteSession {
             }
         }
         Ok(versions)
+    }
+
+    pub(crate) async fn passed(&mut self, from: u64) -> Result<Vec<Passed>, Fault> {
+        const SQL: &str =
+            "SELECT position, leaf_hash, stream, version FROM events WHERE position >= ? ORDER BY position LIMIT ?";
+        let query = sqlx::query(SQL).bind(signed(from)).bind(signed(GAP + 1));
+        let rows = query.fetch_all(self.connection()?).await.map_err(|error| self.fault(&error))?;
+        rows.iter().map(passed).collect::<Result<_, _>>().map_err(|error| self.fault(&error))
     }
 
     pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {
@@ -281,6 +290,11 @@ fn shaped<T>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
 fn stream_and_version(row: &SqliteRow) -> Result<(StreamName, u64), sqlx::Error> {
     let version = row.try_get::<Option<i64>, _>(1)?.unwrap_or_default();
     Ok((StreamName::stored(row.try_get(0)?), version.unsigned_abs()))
+}
+
+fn passed(row: &SqliteRow) -> Result<Passed, sqlx::Error> {
+    let (position, leaf_hash) = read::position_and_hash(row)?;
+    Ok((position, leaf_hash, StreamName::stored(row.try_get(2)?), row.try_get::<i64, _>(3)?.unsigned_abs()))
 }
 
 fn key(row: &SqliteRow) -> Result<([u8; 32], KnownKey), sqlx::Error> {

@@ -1,0 +1,145 @@
+//! The versions of streams that the writer knows, so that they need not be looked up under the lock.
+//!
+//! They hold for one head only: the writer's own last commit. Where others have appended meanwhile, what they appended
+//! is read first; where the ledger does not go on from that head, everything is looked up anew.
+
+use std::collections::HashMap;
+
+use midwatch_events::StreamName;
+
+use crate::judge::Head;
+
+/// Streams that are remembered; some MiB.
+const STREAMS: usize = 1 << 16;
+/// Events of others that are read rather than everything be looked up anew.
+pub(crate) const GAP: u64 = 2_048;
+
+/// What stands between the head that the versions hold for, and the one found under the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Between {
+    /// Nothing: the versions hold.
+    Nothing,
+    /// Others' appends, above this position.
+    Events { from: u64 },
+    /// Too much, or another ledger.
+    Unknown,
+}
+
+/// An event of somebody else: position, leaf hash, stream, version.
+pub(crate) type Passed = (u64, [u8; 32], StreamName, u64);
+
+/// Versions at one head.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    position: u64,
+    leaf_hash: Option<[u8; 32]>,
+    versions: HashMap<StreamName, u64>,
+}
+
+impl Known {
+    pub(crate) fn between(&self, head: &Head) -> Between {
+        if self.versions.is_empty() {
+            Between::Unknown
+        } else if (self.position, self.leaf_hash) == (head.position, head.leaf_hash) {
+            Between::Nothing
+        } else if self.position > 0 && (1..=GAP).contains(&head.position.saturating_sub(self.position)) {
+            Between::Events { from: self.position }
+        } else {
+            Between::Unknown
+        }
+    }
+
+    /// Takes up what others appended: everything from the event at the known head up to `head`. Anything else clears it.
+    pub(crate) fn pass(&mut self, head: &Head, events: Vec<Passed>) {
+        let mut events = events.into_iter();
+        let goes_on = events.next().is_some_and(|(position, leaf_hash, ..)| {
+            position == self.position && Some(leaf_hash) == self.leaf_hash
+        });
+        if !goes_on {
+            return self.forget();
+        }
+        for (_, _, stream, version) in events {
+            self.versions.insert(stream, version);
+        }
+        (self.position, self.leaf_hash) = (head.position, head.leaf_hash);
+    }
+
+    pub(crate) fn forget(&mut self) {
+        self.versions.clear();
+    }
+
+    /// Those of these streams that are known, and those that are not.
+    pub(crate) fn divide<'s>(
+        &self,
+        streams: impl Iterator<Item = &'s StreamName>,
+    ) -> (HashMap<StreamName, u64>, Vec<&'s StreamName>) {
+        let (mut versions, mut missing) = (HashMap::new(), Vec::new());
+        for stream in streams {
+            match self.versions.get(stream) {
+                Some(version) => drop(versions.insert(stream.clone(), *version)),
+                None => missing.push(stream),
+            }
+        }
+        (versions, missing)
+    }
+
+    /// What the streams of a batch are at, now that it is committed and `position` is the head.
+    pub(crate) fn committed(
+        &mut self,
+        position: u64,
+        leaf_hash: Option<[u8; 32]>,
+        versions: impl IntoIterator<Item = (StreamName, u64)>,
+    ) {
+        (self.position, self.leaf_hash) = (position, leaf_hash);
+        if self.versions.len() >= STREAMS {
+            self.forget();
+        }
+        self.versions.extend(versions);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use midwatch_events::Micros;
+
+    use super::*;
+
+    fn head(position: u64, leaf: u8) -> Head {
+        Head { position, leaf_hash: Some([leaf; 32]), recorded_at: Micros(0), clock: Micros(0) }
+    }
+
+    fn name(stream: &str) -> StreamName {
+        StreamName::stored(stream.to_owned())
+    }
+
+    fn known() -> Known {
+        let mut known = Known::default();
+        known.committed(5, Some([5; 32]), [(name("run-a"), 3), (name("run-b"), 0)]);
+        known
+    }
+
+    #[test]
+    fn versions_hold_for_their_head_and_no_other() {
+        assert_eq!(Known::default().between(&head(0, 0)), Between::Unknown);
+        let known = known();
+        assert_eq!(known.between(&head(5, 5)), Between::Nothing);
+        assert_eq!(known.between(&head(5, 6)), Between::Unknown, "another event at the same position");
+        assert_eq!(known.between(&head(4, 4)), Between::Unknown, "the ledger went back");
+        assert_eq!(known.between(&head(6, 6)), Between::Events { from: 5 });
+        assert_eq!(known.between(&head(5 + GAP + 1, 6)), Between::Unknown);
+    }
+
+    #[test]
+    fn what_others_appended_is_taken_up_where_it_goes_on_from_the_known_head() {
+        let mut known = known();
+        let mine = (5, [5; 32], name("run-a"), 3);
+        known.pass(&head(7, 7), vec![mine, (6, [6; 32], name("run-b"), 1), (7, [7; 32], name("run-c"), 9)]);
+        assert_eq!(known.between(&head(7, 7)), Between::Nothing);
+        let (a, b, c, d) = (name("run-a"), name("run-b"), name("run-c"), name("run-d"));
+        let (versions, missing) = known.divide([&a, &b, &c, &d].into_iter());
+        assert_eq!(versions, HashMap::from([(a.clone(), 3), (b.clone(), 1), (c.clone(), 9)]));
+        assert_eq!(missing, [&d]);
+        known.pass(&head(9, 9), vec![(7, [9; 32], name("run-a"), 3)]);
+        assert!(known.divide([&a].into_iter()).0.is_empty(), "it is another ledger");
+    }
+}
