@@ -3,7 +3,8 @@
 //! A blob is durable before the event that names it, because [`put`] answers after its own commit. It is no history:
 //! it can expire, and then says so; its id, length and digest stay in the event.
 
-use sqlx::{Connection as _, Row as _, Sqlite, SqliteConnection, Transaction};
+use rusqlite::{Connection, params};
+use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::{
@@ -14,6 +15,8 @@ use crate::{
 
 /// Bytes of a chunk.
 const CHUNK: usize = 256 << 10;
+
+const READ: &str = "read a blob";
 
 /// Keeps `bytes` under `id`, durably. The same blob under the same id is kept once.
 ///
@@ -42,26 +45,26 @@ pub async fn put(log: &Log, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
 pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
     let (length, bytes) = match log {
         Log::Sqlite(log) => {
-            let failed = |e| sqlite::failed("read a blob", &e);
             // One statement, so that an expiry cannot come between.
-            let rows = sqlx::query(
-                "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
-                 WHERE id = ? AND expired_at IS NULL ORDER BY n",
-            )
-            .bind(id)
-            .fetch_all(log.readers())
-            .await
-            .map_err(failed)?;
-            let Some(first) = rows.first() else { return Ok(None) };
-            let length: i64 = first.try_get(0).map_err(failed)?;
-            let mut bytes = Vec::new();
-            for row in &rows {
-                bytes.extend_from_slice(row.try_get::<Option<&[u8]>, _>(1).map_err(failed)?.unwrap_or_default());
-            }
-            (length, bytes)
+            let find = move |file: &Connection| {
+                let mut statement = file.prepare_cached(
+                    "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
+                     WHERE id = ? AND expired_at IS NULL ORDER BY n",
+                )?;
+                let mut rows = statement.query([id.as_bytes()])?;
+                let mut found = None;
+                while let Some(row) = rows.next()? {
+                    let (_, bytes) = found.get_or_insert((row.get::<_, i64>(0)?, Vec::new()));
+                    bytes.extend_from_slice(row.get_ref(1)?.as_blob_or_null()?.unwrap_or_default());
+                }
+                Ok(found)
+            };
+            let found = log.readers().read(READ, move |file| find(file).map_err(sqlite::failed(READ))).await?;
+            let Some(found) = found else { return Ok(None) };
+            found
         }
         Log::Postgres(log) => {
-            let failed = |e| postgres::failed("read a blob", &e);
+            let failed = |e| postgres::failed(READ, &e);
             let rows = sqlx::query(
                 "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
                  WHERE id = $1 AND expired_at IS NULL ORDER BY n",
@@ -89,7 +92,7 @@ pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
         Ok(Some(bytes))
     } else {
         let reason = format!("blob {id} has {} bytes of its {length}", bytes.len());
-        Err(LogError::Unavailable { operation: "read a blob", reason })
+        Err(LogError::Unavailable { operation: READ, reason })
     }
 }
 
@@ -114,70 +117,46 @@ pub async fn expire(log: &Log, id: Uuid) -> Result<(), LogError> {
 }
 
 async fn put_sqlite(log: &SqliteLog, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
-    let failed = |e: sqlx::Error| sqlite::failed("keep a blob", &e);
+    const KEEP: &str = "keep a blob";
     if log.mode() == Open::ReadOnly {
         return Err(read_only());
     }
-    let mut pen = log.pen().lock().await;
-    let mut transaction = begin(log, &mut pen).await?;
-    let made = sqlx::query(
-        "INSERT INTO blob (id, length, created_at) VALUES (?, ?, CAST(round(unixepoch('subsec') * 1000000) AS INTEGER))
-         ON CONFLICT (id) DO NOTHING",
-    )
-    .bind(id)
-    .bind(length(bytes))
-    .execute(&mut *transaction)
+    let bytes = bytes.to_vec();
+    // Some length where there is one already.
+    let keep = move |file: &Connection, bytes: &[u8]| {
+        let made = file.execute(
+            "INSERT INTO blob (id, length, created_at)
+             VALUES (?, ?, CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)) ON CONFLICT (id) DO NOTHING",
+            params![id.as_bytes(), length(bytes)],
+        )?;
+        if made == 0 {
+            return file.query_row("SELECT length FROM blob WHERE id = ?", [id.as_bytes()], |row| row.get(0)).map(Some);
+        }
+        let mut statement = file.prepare_cached("INSERT INTO blob_chunk (blob, n, bytes) VALUES (?, ?, ?)")?;
+        for (n, chunk) in (0_i64..).zip(bytes.chunks(CHUNK)) {
+            statement.execute(params![id.as_bytes(), n, chunk])?;
+        }
+        Ok(None)
+    };
+    log.write(KEEP, move |file| match keep(file, &bytes).map_err(sqlite::failed(KEEP))? {
+        Some(stored) => same_length(id, &bytes, stored),
+        None => Ok(()),
+    })
     .await
-    .map_err(failed)?;
-    if made.rows_affected() == 0 {
-        let row = sqlx::query("SELECT length FROM blob WHERE id = ?").bind(id).fetch_one(&mut *transaction).await;
-        return same_length(id, bytes, row.and_then(|row| row.try_get(0)).map_err(failed)?);
-    }
-    for (n, chunk) in (0_i64..).zip(bytes.chunks(CHUNK)) {
-        sqlx::query("INSERT INTO blob_chunk (blob, n, bytes) VALUES (?, ?, ?)")
-            .bind(id)
-            .bind(n)
-            .bind(chunk)
-            .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
-    }
-    transaction.commit().await.map_err(failed)
 }
 
 async fn expire_sqlite(log: &SqliteLog, id: Uuid) -> Result<(), LogError> {
-    let failed = |e: sqlx::Error| sqlite::failed("expire a blob", &e);
+    const EXPIRE: &str = "expire a blob";
     if log.mode() == Open::ReadOnly {
         return Err(read_only());
     }
-    let mut pen = log.pen().lock().await;
-    let mut transaction = begin(log, &mut pen).await?;
-    sqlx::query(
-        "UPDATE blob SET expired_at = CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)
-         WHERE id = ? AND expired_at IS NULL",
-    )
-    .bind(id)
-    .execute(&mut *transaction)
-    .await
-    .map_err(failed)?;
-    sqlx::query("DELETE FROM blob_chunk WHERE blob = ?").bind(id).execute(&mut *transaction).await.map_err(failed)?;
-    transaction.commit().await.map_err(failed)
-}
-
-/// Between two batches of appends, on their connection: two writers of one file would only wait for each other.
-async fn begin<'a>(
-    log: &SqliteLog,
-    pen: &'a mut Option<SqliteConnection>,
-) -> Result<Transaction<'a, Sqlite>, LogError> {
-    let failed = |e: sqlx::Error| sqlite::failed("write a blob", &e);
-    let connection = match pen {
-        Some(connection) => connection,
-        None => pen.insert(log.open_again().await?),
+    let expire = move |file: &Connection| {
+        let sql = "UPDATE blob SET expired_at = CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)
+             WHERE id = ? AND expired_at IS NULL";
+        file.execute(sql, [id.as_bytes()])?;
+        file.execute("DELETE FROM blob_chunk WHERE blob = ?", [id.as_bytes()]).map(drop)
     };
-    sqlite::set_patience(connection, true).await.map_err(failed)?;
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
-    sqlite::set_patience(&mut transaction, false).await.map_err(failed)?;
-    Ok(transaction)
+    log.write(EXPIRE, move |file| expire(file).map_err(sqlite::failed(EXPIRE))).await
 }
 
 async fn expire_postgres(log: &PostgresLog, id: Uuid) -> Result<(), LogError> {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended, Expected},
-    judge::{Ground, Head, Prepared},
+    judge::{End, Ground, Head, Prepared},
     known::{Between, Known},
     log::LogError,
     memory::Memory,
@@ -123,7 +123,18 @@ impl Desk {
             (batches, tokio::spawn(flusher.run(due, back)))
         });
         let waiting = VecDeque::new();
-        Self { session, asks, closed: false, waiting, announce, flusher, returned, unflushed: 0, faults: 0, known: Known::default() }
+        Self {
+            session,
+            asks,
+            closed: false,
+            waiting,
+            announce,
+            flusher,
+            returned,
+            unflushed: 0,
+            faults: 0,
+            known: Known::default(),
+        }
     }
 
     /// Serves until nobody can ask any more, and everything is answered.
@@ -255,7 +266,7 @@ impl Desk {
         let streams: HashSet<&StreamName> =
             appends().flat_map(|append| append.entries.iter().map(|entry| &entry.stream)).collect();
         let hashes: HashSet<[u8; 32]> = appends().flat_map(|append| append.keys.iter().map(|key| key.hash)).collect();
-        let versions = self.versions(&head, streams).await?;
+        let ends = self.ends(&head, streams).await?;
         let keys = match hashes.is_empty() {
             true => HashMap::new(),
             false => self.session.keys(&hashes.into_iter().collect::<Vec<_>>()).await?,
@@ -263,51 +274,48 @@ impl Desk {
         // Event ids are looked up only where one may stand already; the index finds the rare others.
         let (doubted, fresh): (Vec<&Ask>, Vec<&Ask>) = batch.iter().partition(|ask| ask.attempted || ask.alone);
         let ids_of = |ask: &&Ask| ask.prepared.events().map(|(_, event)| event.event_id).collect::<Vec<_>>();
-        // So is an event that an append has to follow, unless this batch brings it.
+        // So is an event that an append has to follow, unless it is known for the last or this batch brings it.
         let fresh: HashSet<Uuid> = fresh.iter().flat_map(ids_of).collect();
-        let followed = appends().flat_map(followed).filter(|id| !fresh.contains(id));
-        let ids: Vec<Uuid> = doubted.iter().flat_map(ids_of).chain(followed).collect();
+        let is_end = |stream: &StreamName, id| ends.get(stream).is_some_and(|end| end.event_id == Some(id));
+        let followed = appends().flat_map(followed).filter(|(stream, id)| !fresh.contains(id) && !is_end(stream, *id));
+        let ids: Vec<Uuid> = doubted.iter().flat_map(ids_of).chain(followed.map(|(_, id)| id)).collect();
         let found = match ids.is_empty() {
             true => HashMap::new(),
             false => self.session.events(&ids).await?,
         };
 
-        let mut ground = Ground::new(head, versions, keys, &found);
+        let mut ground = Ground::new(head, ends, keys, &found);
         let answers = batch.iter().map(|ask| judge(&mut ground, ask, &found)).collect();
-        let wrote = !ground.rows.is_empty();
-        if wrote {
-            self.session.insert(&ground.rows, &ground.new_keys).await?;
+        let events = ground.rows.len() as u64;
+        let leaf_hash = ground.rows.last().map(|row| row.leaf_hash).or(head.leaf_hash);
+        if events > 0 {
+            self.session.insert(ground.rows, ground.new_keys).await?;
         }
         let erased = match ground.erased.is_empty() {
             true => 0,
             false => self.session.erase(&ground.erased).await?,
         };
-        let durable = self.session.finish(wrote, ground.head).await?;
-        let leaf_hash = ground.rows.last().map(|row| row.leaf_hash).or(head.leaf_hash);
-        let events = ground.rows.len() as u64;
-        self.known.committed(ground.head, leaf_hash, ground.versions);
+        let durable = self.session.finish(events > 0, ground.head).await?;
+        self.known.committed(ground.head, leaf_hash, ground.ends);
         Ok(Written { answers, position: ground.head, leaf_hash, durable, events, erased })
     }
 
     /// What these streams are at, under the lock that is held.
-    async fn versions(
-        &mut self,
-        head: &Head,
-        streams: HashSet<&StreamName>,
-    ) -> Result<HashMap<StreamName, u64>, Fault> {
+    async fn ends(&mut self, head: &Head, streams: HashSet<&StreamName>) -> Result<HashMap<StreamName, End>, Fault> {
         match self.known.between(head) {
             Between::Nothing => {}
-            Between::Events { from, .. } => {
+            Between::Events { from } => {
                 let passed = self.session.passed(from).await?;
                 self.known.pass(head, passed);
             }
             Between::Unknown => self.known.forget(),
         }
-        let (mut versions, missing) = self.known.divide(streams.into_iter());
+        let (mut ends, missing) = self.known.divide(streams.into_iter());
         if !missing.is_empty() {
-            versions.extend(self.session.versions(&missing).await?);
+            let versions = self.session.versions(&missing).await?;
+            ends.extend(versions.into_iter().map(|(stream, version)| (stream, End { version, event_id: None })));
         }
-        Ok(versions)
+        Ok(ends)
     }
 
     async fn put_back(&mut self, mut batch: Vec<Ask>, fault: Fault) {
@@ -386,9 +394,9 @@ struct Written {
 }
 
 /// The events that an append has to follow.
-fn followed(append: &Append) -> impl Iterator<Item = Uuid> {
+fn followed(append: &Append) -> impl Iterator<Item = (&StreamName, Uuid)> {
     append.entries.iter().filter_map(|entry| match entry.expected {
-        Expected::After { event_id, .. } => Some(event_id),
+        Expected::After { event_id, .. } => Some((&entry.stream, event_id)),
         Expected::Exact(_) | Expected::NoStream | Expected::Any => None,
     })
 }

@@ -58,11 +58,11 @@ pub(crate) struct Head {
 }
 
 /// The end of a stream.
-#[derive(Clone, Copy, Debug, Default)]
-struct End {
-    version: u64,
-    /// Its last event, where somebody asks for it or it is of this batch.
-    event_id: Option<Uuid>,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) version: u64,
+    /// Its last event, where it is known.
+    pub(crate) event_id: Option<Uuid>,
 }
 
 /// What a batch stands on, and what it adds.
@@ -70,7 +70,7 @@ struct End {
 pub(crate) struct Ground {
     pub(crate) head: u64,
     now: Micros,
-    ends: HashMap<StreamName, End>,
+    pub(crate) ends: HashMap<StreamName, End>,
     keys: HashMap<[u8; 32], KnownKey>,
     pub(crate) rows: Vec<Recorded>,
     pub(crate) new_keys: Vec<NewKey>,
@@ -148,12 +148,10 @@ impl Ground {
     /// `found` are events of the ledger; those that are the last of their stream can be followed.
     pub(crate) fn new(
         head: Head,
-        versions: HashMap<StreamName, u64>,
+        mut ends: HashMap<StreamName, End>,
         keys: HashMap<[u8; 32], KnownKey>,
         found: &HashMap<Uuid, Recorded>,
     ) -> Self {
-        let end = |(stream, version)| (stream, End { version, event_id: None });
-        let mut ends: HashMap<StreamName, End> = versions.into_iter().map(end).collect();
         for event in found.values() {
             if let Some(end) = ends.get_mut(&event.stream).filter(|end| end.version == event.version) {
                 end.event_id = Some(event.event_id);

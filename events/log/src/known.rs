@@ -1,4 +1,4 @@
-//! The versions of streams that the writer knows, so that they need not be looked up under the lock.
+//! The ends of streams that the writer knows, so that they need not be looked up under the lock.
 //!
 //! They hold for one head only: the writer's own last commit. Where others have appended meanwhile, what they appended
 //! is read first; where the ledger does not go on from that head, everything is looked up anew.
@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 
 use midwatch_events::StreamName;
+use uuid::Uuid;
 
-use crate::judge::Head;
+use crate::judge::{End, Head};
 
 /// Streams that are remembered; some MiB.
 const STREAMS: usize = 1 << 16;
@@ -25,20 +26,27 @@ pub(crate) enum Between {
     Unknown,
 }
 
-/// An event of somebody else: position, leaf hash, stream, version.
-pub(crate) type Passed = (u64, [u8; 32], StreamName, u64);
+/// An event of somebody else.
+#[derive(Clone, Debug)]
+pub(crate) struct Passed {
+    pub(crate) position: u64,
+    pub(crate) leaf_hash: [u8; 32],
+    pub(crate) stream: StreamName,
+    pub(crate) version: u64,
+    pub(crate) event_id: Uuid,
+}
 
-/// Versions at one head.
+/// The ends of streams at one head.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     position: u64,
     leaf_hash: Option<[u8; 32]>,
-    versions: HashMap<StreamName, u64>,
+    ends: HashMap<StreamName, End>,
 }
 
 impl Known {
     pub(crate) fn between(&self, head: &Head) -> Between {
-        if self.versions.is_empty() {
+        if self.ends.is_empty() {
             Between::Unknown
         } else if (self.position, self.leaf_hash) == (head.position, head.leaf_hash) {
             Between::Nothing
@@ -52,35 +60,35 @@ impl Known {
     /// Takes up what others appended: everything from the event at the known head up to `head`. Anything else clears it.
     pub(crate) fn pass(&mut self, head: &Head, events: Vec<Passed>) {
         let mut events = events.into_iter();
-        let goes_on = events.next().is_some_and(|(position, leaf_hash, ..)| {
-            position == self.position && Some(leaf_hash) == self.leaf_hash
-        });
+        let goes_on = events
+            .next()
+            .is_some_and(|(position, leaf_hash, ..)| position == self.position && Some(leaf_hash) == self.leaf_hash);
         if !goes_on {
             return self.forget();
         }
-        for (_, _, stream, version) in events {
-            self.versions.insert(stream, version);
+        for event in events {
+            self.ends.insert(event.stream, End { version: event.version, event_id: Some(event.event_id) });
         }
         (self.position, self.leaf_hash) = (head.position, head.leaf_hash);
     }
 
     pub(crate) fn forget(&mut self) {
-        self.versions.clear();
+        self.ends.clear();
     }
 
     /// Those of these streams that are known, and those that are not.
     pub(crate) fn divide<'s>(
         &self,
         streams: impl Iterator<Item = &'s StreamName>,
-    ) -> (HashMap<StreamName, u64>, Vec<&'s StreamName>) {
-        let (mut versions, mut missing) = (HashMap::new(), Vec::new());
+    ) -> (HashMap<StreamName, End>, Vec<&'s StreamName>) {
+        let (mut ends, mut missing) = (HashMap::new(), Vec::new());
         for stream in streams {
-            match self.versions.get(stream) {
-                Some(version) => drop(versions.insert(stream.clone(), *version)),
+            match self.ends.get(stream) {
+                Some(end) => drop(ends.insert(stream.clone(), *end)),
                 None => missing.push(stream),
             }
         }
-        (versions, missing)
+        (ends, missing)
     }
 
     /// What the streams of a batch are at, now that it is committed and `position` is the head.
@@ -88,13 +96,13 @@ impl Known {
         &mut self,
         position: u64,
         leaf_hash: Option<[u8; 32]>,
-        versions: impl IntoIterator<Item = (StreamName, u64)>,
+        ends: impl IntoIterator<Item = (StreamName, End)>,
     ) {
         (self.position, self.leaf_hash) = (position, leaf_hash);
-        if self.versions.len() >= STREAMS {
+        if self.ends.len() >= STREAMS {
             self.forget();
         }
-        self.versions.extend(versions);
+        self.ends.extend(ends);
     }
 }
 
@@ -112,9 +120,23 @@ mod tests {
         StreamName::stored(stream.to_owned())
     }
 
+    fn at(version: u64) -> End {
+        End { version, event_id: Some(Uuid::from_u128(version.into())) }
+    }
+
+    fn passed(position: u8, stream: &str, version: u64) -> Passed {
+        Passed {
+            position: position.into(),
+            leaf_hash: [position; 32],
+            stream: name(stream),
+            version,
+            event_id: Uuid::from_u128(version.into()),
+        }
+    }
+
     fn known() -> Known {
         let mut known = Known::default();
-        known.committed(5, Some([5; 32]), [(name("run-a"), 3), (name("run-b"), 0)]);
+        known.committed(5, Some([5; 32]), [(name("run-a"), at(3)), (name("run-b"), End::default())]);
         known
     }
 
@@ -132,14 +154,13 @@ mod tests {
     #[test]
     fn what_others_appended_is_taken_up_where_it_goes_on_from_the_known_head() {
         let mut known = known();
-        let mine = (5, [5; 32], name("run-a"), 3);
-        known.pass(&head(7, 7), vec![mine, (6, [6; 32], name("run-b"), 1), (7, [7; 32], name("run-c"), 9)]);
+        known.pass(&head(7, 7), vec![passed(5, "run-a", 3), passed(6, "run-b", 1), passed(7, "run-c", 9)]);
         assert_eq!(known.between(&head(7, 7)), Between::Nothing);
         let (a, b, c, d) = (name("run-a"), name("run-b"), name("run-c"), name("run-d"));
-        let (versions, missing) = known.divide([&a, &b, &c, &d].into_iter());
-        assert_eq!(versions, HashMap::from([(a.clone(), 3), (b.clone(), 1), (c.clone(), 9)]));
+        let (ends, missing) = known.divide([&a, &b, &c, &d].into_iter());
+        assert_eq!(ends, HashMap::from([(a.clone(), at(3)), (b.clone(), at(1)), (c.clone(), at(9))]));
         assert_eq!(missing, [&d]);
-        known.pass(&head(9, 9), vec![(7, [9; 32], name("run-a"), 3)]);
+        known.pass(&head(9, 9), vec![Passed { leaf_hash: [9; 32], ..passed(7, "run-a", 3) }]);
         assert!(known.divide([&a].into_iter()).0.is_empty(), "it is another ledger");
     }
 }

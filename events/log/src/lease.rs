@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::{
     log::{Log, LogError, Open},
     postgres,
-    sqlite::{self, SqliteLog},
+    sqlite::SqliteLog,
 };
 
 /// One run's lease.
@@ -48,7 +48,7 @@ pub async fn beat(log: &Log, run: Uuid, take: u32, beat: u64) -> Result<bool, Lo
             .bind(beat)
             .execute(leases)
             .await
-            .map_err(|e| sqlite::failed("renew a lease", &e))?
+            .map_err(|e| failed("renew a lease", &e))?
             .rows_affected()
         }
         Log::Postgres(log) if log.mode() == Open::ReadOnly => return Err(read_only()),
@@ -102,7 +102,7 @@ pub async fn read_all(log: &Log) -> Result<Vec<Lease>, LogError> {
             let leases = rows.and_then(|rows| {
                 rows.iter().map(|row| Ok(lease(row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).collect()
             });
-            leases.map_err(|e: sqlx::Error| sqlite::failed("read leases", &e))
+            leases.map_err(|e: sqlx::Error| failed("read leases", &e))
         }
         Log::Postgres(log) => {
             let rows = sqlx::query(ALL).fetch_all(log.pool()).await;
@@ -134,7 +134,7 @@ pub async fn drop_run(log: &Log, run: Uuid, take: u32) -> Result<(), LogError> {
         Log::Sqlite(log) => {
             let Some(leases) = leases(log).await? else { return Err(read_only()) };
             let dropped = sqlx::query("DELETE FROM run_lease WHERE run = ? AND take <= ?").bind(run).bind(take);
-            dropped.execute(leases).await.map(drop).map_err(|e| sqlite::failed("drop a lease", &e))
+            dropped.execute(leases).await.map(drop).map_err(|e| failed("drop a lease", &e))
         }
         Log::Postgres(log) if log.mode() == Open::ReadOnly => Err(read_only()),
         Log::Postgres(log) => {
@@ -193,5 +193,10 @@ async fn leases(log: &SqliteLog) -> Result<Option<&SqlitePool>, LogError> {
         }
         Ok(pool)
     });
-    opened.await.map(Some).map_err(|e: sqlx::Error| sqlite::failed("open the leases", &e))
+    opened.await.map(Some).map_err(|e: sqlx::Error| failed("open the leases", &e))
+}
+
+/// What SQLite said of the lease file.
+fn failed(operation: &'static str, error: &sqlx::Error) -> LogError {
+    LogError::Unavailable { operation, reason: error.to_string() }
 }

@@ -364,11 +364,11 @@ impl Log {
         }
     }
 
-    /// The first position in `first..=last` whose event id stands at a lower one too; for [`crate::verify`].
-    pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
+    /// The first of these positions and event ids whose id stands at a lower position too; for [`crate::verify`].
+    pub(crate) async fn repeated_event(&self, events: Vec<(u64, Uuid)>) -> Result<Option<u64>, LogError> {
         match self {
-            Self::Sqlite(log) => log.repeated_event(first, last).await,
-            Self::Postgres(log) => log.repeated_event(first, last).await,
+            Self::Sqlite(log) => log.repeated_event(events).await,
+            Self::Postgres(log) => log.repeated_event(events).await,
             #[cfg(any(test, feature = "testing"))]
             Self::Simulated(_) => Ok(None),
         }

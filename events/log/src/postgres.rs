@@ -185,8 +185,8 @@ impl PostgresLog {
         read::keys_between(&self.0.pool, first, last).await
     }
 
-    pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
-        read::repeated_event(&self.0.pool, first, last).await
+    pub(crate) async fn repeated_event(&self, events: Vec<(u64, Uuid)>) -> Result<Option<u64>, LogError> {
+        read::repeated_event(&self.0.pool, events).await
     }
 
     pub(crate) async fn durability(&self) -> Result<Vec<String>, LogError> {

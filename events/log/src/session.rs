@@ -64,7 +64,7 @@ impl Session {
             Self::Postgres(session) => session.events(ids).await,
         }
     }
-    pub(crate) async fn insert(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), Fault> {
+    pub(crate) async fn insert(&mut self, rows: Vec<Recorded>, keys: Vec<NewKey>) -> Result<(), Fault> {
         match self {
             Self::Sqlite(session) => session.insert(rows, keys).await,
             Self::Postgres(session) => session.insert(rows, keys).await,

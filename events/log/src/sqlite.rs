@@ -5,6 +5,7 @@
 
 mod files;
 mod read;
+mod readers;
 mod session;
 
 use std::{
@@ -14,13 +15,11 @@ use std::{
 };
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use sqlx::{
-    ConnectOptions as _, Connection as _, Row as _, SqliteConnection, SqlitePool,
-    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
-};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use sqlx::SqlitePool;
 use tokio::{
     sync::{Mutex, watch},
-    task::AbortHandle,
+    task::{AbortHandle, JoinHandle},
     time::sleep,
 };
 use uuid::Uuid;
@@ -34,14 +33,13 @@ use crate::{
     session::Session,
     writer::Writer,
 };
-pub(crate) use files::set_patience;
 pub(crate) use read::failed;
+pub(crate) use readers::Readers;
+use session::Pen;
 pub(crate) use session::SqliteSession;
 
 /// How often other processes' appends are looked for. One look reads a page of shared memory.
 const LOOK: Duration = Duration::from_millis(200);
-/// Read-only connections; each is a thread.
-const READERS: u32 = 4;
 
 /// A ledger in one SQLite file.
 #[derive(Clone, Debug)]
@@ -52,10 +50,10 @@ struct Inner {
     path: PathBuf,
     open: Open,
     /// The connection that writes; empty while it is to be opened again. Shared by appends and blobs.
-    pen: Arc<Mutex<Option<SqliteConnection>>>,
+    pen: Pen,
     writer: Option<Writer>,
-    readers: SqlitePool,
-    read_options: SqliteConnectOptions,
+    readers: Readers,
+    to_read: files::ToRead,
     head: watch::Sender<u64>,
     memory: Arc<Memory>,
     counters: Arc<Counters>,
@@ -74,14 +72,11 @@ impl Drop for Inner {
 impl SqliteLog {
     pub(crate) async fn open(url: &str, open: Open) -> Result<Self, LogError> {
         let path = files::path(url)?;
-        let (pen, read_options) = match open {
-            Open::ReadWrite => (Some(files::open_to_write(&path).await?), files::read_options(&path)),
-            Open::ReadOnly => (None, files::open_to_read(&path).await?),
+        let (pen, to_read) = match open {
+            Open::ReadWrite => (Some(on_file(&path, files::open_to_write).await?), files::ToRead::new(&path)),
+            Open::ReadOnly => (None, on_file(&path, files::open_to_read).await?),
         };
-        let readers = SqlitePoolOptions::new()
-            .min_connections(0)
-            .max_connections(READERS)
-            .connect_lazy_with(read_options.clone());
+        let readers = Readers::new(to_read.clone());
         let position = read::head(&readers).await?;
         let head = watch::Sender::new(position);
         let pen = Arc::new(Mutex::new(pen));
@@ -99,7 +94,7 @@ impl SqliteLog {
             pen,
             writer,
             readers,
-            read_options,
+            to_read,
             head,
             memory,
             counters,
@@ -119,18 +114,33 @@ impl SqliteLog {
     }
 
     /// The read-only connections.
-    pub(crate) fn readers(&self) -> &SqlitePool {
+    pub(crate) fn readers(&self) -> &Readers {
         &self.0.readers
     }
 
-    /// The connection that writes, between two batches.
-    pub(crate) fn pen(&self) -> &Arc<Mutex<Option<SqliteConnection>>> {
-        &self.0.pen
-    }
-
-    /// Opens the writing connection again after a fault.
-    pub(crate) async fn open_again(&self) -> Result<SqliteConnection, LogError> {
-        files::open_again(&self.0.path).await
+    /// Writes something that is no event, between two batches of appends and on their connection: two writers of one
+    /// file would only wait for each other.
+    pub(crate) async fn write<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let mut pen = Arc::clone(&self.0.pen).lock_owned().await;
+        let path = self.0.path.clone();
+        let done = blocking(move || {
+            let connection = match &mut *pen {
+                Some(connection) => connection,
+                None => pen.insert(files::open_again(&path)?),
+            };
+            let failed = failed(operation);
+            connection.busy_timeout(files::BUSY).map_err(failed)?;
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+            transaction.busy_timeout(files::TURN).map_err(failed)?;
+            let done = work(&transaction)?;
+            transaction.commit().map_err(failed)?;
+            Ok(done)
+        });
+        done.await.unwrap_or_else(|error| Err(LogError::Unavailable { operation, reason: error.to_string() }))
     }
 
     /// Where the lease file's connections are kept once it is open.
@@ -191,8 +201,8 @@ impl SqliteLog {
         read::keys_between(&self.0.readers, first, last).await
     }
 
-    pub(crate) async fn repeated_event(&self, first: u64, last: u64) -> Result<Option<u64>, LogError> {
-        read::repeated_event(&self.0.readers, first, last).await
+    pub(crate) async fn repeated_event(&self, events: Vec<(u64, Uuid)>) -> Result<Option<u64>, LogError> {
+        read::repeated_event(&self.0.readers, events).await
     }
 
     /// Bytes of the write-ahead log; 0 where there is none.
@@ -213,10 +223,7 @@ impl SqliteLog {
     }
 
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
-        self.0.tailer.get_or_init(|| {
-            let (options, head) = (self.0.read_options.clone(), self.0.head.clone());
-            tokio::spawn(tail(options, head)).abort_handle()
-        });
+        self.0.tailer.get_or_init(|| tokio::spawn(tail(self.0.to_read.clone(), self.0.head.clone())).abort_handle());
         self.0.head.subscribe()
     }
 
@@ -234,46 +241,58 @@ impl SqliteLog {
         // Last, so that it is the one that folds the WAL into the file.
         if let Some(pen) = self.0.pen.lock().await.take() {
             // The file is as good without: the WAL is read again.
-            let _ = pen.close().await;
+            let _ = blocking(move || drop(pen)).await;
         }
     }
 }
 
+/// Starts work on a thread that may wait for the disk.
+#[expect(clippy::disallowed_methods, reason = "SQLite blocks; it runs outside of any simulated executor")]
+fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    tokio::task::spawn_blocking(work)
+}
+
+/// Does something with the file.
+async fn on_file<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce(&Path) -> Result<T, LogError> + Send + 'static,
+) -> Result<T, LogError> {
+    let path = path.to_owned();
+    let done = blocking(move || work(&path)).await;
+    done.unwrap_or_else(|error| Err(LogError::Unavailable { operation: "open", reason: error.to_string() }))
+}
+
 /// Looks for other processes' appends: one pragma that changes when anybody else has committed.
-async fn tail(options: SqliteConnectOptions, head: watch::Sender<u64>) {
-    let mut connection: Option<SqliteConnection> = None;
-    let mut seen = None;
+async fn tail(to_read: files::ToRead, head: watch::Sender<u64>) {
+    let mut glass = None;
     loop {
-        let looked = match &mut connection {
-            Some(connection) => look(connection, &mut seen, &head).await,
-            None => match options.connect().await {
-                Ok(opened) => {
-                    connection = Some(opened);
-                    continue;
-                }
-                Err(error) => Err(error),
-            },
+        let (to_read, head) = (to_read.clone(), head.clone());
+        let looked = blocking(move || {
+            let (connection, seen) = match glass {
+                Some(glass) => glass,
+                None => (to_read.connect()?, None),
+            };
+            look(&connection, seen, &head).map(|seen| (connection, Some(seen)))
+        });
+        glass = match looked.await {
+            Ok(Ok(glass)) => Some(glass),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the ledger's tailer lost its connection; it tries again");
+                sleep(Duration::from_secs(1)).await;
+                None
+            }
+            // The runtime ends.
+            Err(_) => return,
         };
-        if let Err(error) = looked {
-            tracing::warn!(%error, "the ledger's tailer lost its connection; it tries again");
-            (connection, seen) = (None, None);
-            sleep(Duration::from_secs(1)).await;
-        }
         sleep(LOOK).await;
     }
 }
 
-async fn look(
-    connection: &mut SqliteConnection,
-    seen: &mut Option<i64>,
-    head: &watch::Sender<u64>,
-) -> Result<(), sqlx::Error> {
-    let version: i64 = sqlx::query("PRAGMA data_version").fetch_one(&mut *connection).await?.try_get(0)?;
-    if *seen != Some(version) {
-        let position: i64 =
-            sqlx::query("SELECT coalesce(max(position), 0) FROM events").fetch_one(connection).await?.try_get(0)?;
-        *seen = Some(version);
-        crate::writer::raise(head, position.unsigned_abs());
+fn look(connection: &Connection, seen: Option<i64>, head: &watch::Sender<u64>) -> rusqlite::Result<i64> {
+    let one = |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
+    let version = one("PRAGMA data_version")?;
+    if seen != Some(version) {
+        crate::writer::raise(head, one("SELECT coalesce(max(position), 0) FROM events")?.unsigned_abs());
     }
-    Ok(())
+    Ok(version)
 }

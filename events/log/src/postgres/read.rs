@@ -199,21 +199,20 @@ pub(super) async fn keys_between(pool: &PgPool, first: u64, last: u64) -> Result
     rows.and_then(|rows| rows.iter().map(position_and_hash).collect()).map_err(|e| failed("read keys", &e))
 }
 
-/// The first position in `first..=last` whose event id stands at a lower one too.
-pub(super) async fn repeated_event(pool: &PgPool, first: u64, last: u64) -> Result<Option<u64>, LogError> {
+/// The first of these whose event id stands at a lower position too.
+pub(super) async fn repeated_event(pool: &PgPool, events: Vec<(u64, Uuid)>) -> Result<Option<u64>, LogError> {
+    let (positions, ids): (Vec<i64>, Vec<Uuid>) =
+        events.into_iter().map(|(position, id)| (signed(position), id)).unzip();
     let row = sqlx::query(
-        "SELECT position FROM events e WHERE position BETWEEN $1 AND $2
-            AND EXISTS (SELECT FROM events o WHERE o.event_id = e.event_id AND o.position < e.position)
-         ORDER BY position LIMIT 1",
+        "SELECT min(asked.position) FROM unnest($1::bigint[], $2::uuid[]) AS asked (position, id)
+         WHERE EXISTS (SELECT FROM events e WHERE e.event_id = asked.id AND e.position < asked.position)",
     )
-    .bind(signed(first))
-    .bind(signed(last))
-    .fetch_optional(pool)
+    .bind(positions)
+    .bind(ids)
+    .fetch_one(pool)
     .await;
-    match row.map_err(|e| failed("read event ids", &e))? {
-        Some(row) => number("read event ids", Ok(row)).map(Some),
-        None => Ok(None),
-    }
+    let position: Option<i64> = row.and_then(|row| row.try_get(0)).map_err(|e| failed("read event ids", &e))?;
+    Ok(position.map(i64::unsigned_abs))
 }
 
 pub(super) async fn notify(pool: &PgPool, position: u64) -> Result<(), LogError> {
@@ -254,11 +253,6 @@ pub(super) async fn durability(pool: &PgPool) -> Result<Vec<String>, LogError> {
 /// What PostgreSQL takes: no position or version reaches its limit.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn number(operation: &'static str, row: Result<PgRow, sqlx::Error>) -> Result<u64, LogError> {
-    let value: i64 = row.and_then(|row| row.try_get(0)).map_err(|e| failed(operation, &e))?;
-    Ok(value.unsigned_abs())
 }
 
 pub(super) fn position_and_hash(row: &PgRow) -> Result<(u64, [u8; 32]), sqlx::Error> {

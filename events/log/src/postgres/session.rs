@@ -46,7 +46,7 @@ const VERSIONS: &str = "SELECT name, (SELECT max(version) FROM events WHERE stre
     FROM (SELECT unnest($1::text[]) COLLATE \"C\" AS name) names";
 
 const PASSED: &str =
-    "SELECT position, leaf_hash, stream, version FROM events WHERE position >= $1 ORDER BY position LIMIT $2";
+    "SELECT position, leaf_hash, stream, version, event_id FROM events WHERE position >= $1 ORDER BY position LIMIT $2";
 
 const KEYS: &str = "SELECT k.key_hash, k.digest, k.first_position, k.count, e.recorded_at
     FROM unnest($1::bytea[]) asked JOIN ledger_key k ON k.key_hash = asked JOIN events e ON e.position = k.first_position";
@@ -143,29 +143,29 @@ impl PostgresSession {
         events.collect::<Result<_, _>>().map_err(|error| fault(&error))
     }
 
-    pub(crate) async fn insert(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), Fault> {
+    pub(crate) async fn insert(&mut self, rows: Vec<Recorded>, keys: Vec<NewKey>) -> Result<(), Fault> {
         let mut query = sqlx::query(if keys.is_empty() { INSERT } else { INSERT_WITH_KEYS })
-            .bind(column(rows, |event| signed(event.position)))
-            .bind(column(rows, |event| event.stream.as_str()))
-            .bind(column(rows, |event| signed(event.version)))
-            .bind(column(rows, |event| event.event_id))
-            .bind(column(rows, |event| event.event_type.as_str()))
-            .bind(column(rows, |event| i32::from(event.schema)))
-            .bind(column(rows, |event| event.recorded_at.0))
-            .bind(column(rows, |event| event.actor.as_str()))
-            .bind(column(rows, |event| event.correlation_id.as_deref()))
-            .bind(column(rows, |event| event.causation_id))
-            .bind(column(rows, |event| event.facts.as_slice()))
-            .bind(column(rows, |event| event.content.as_deref()))
-            .bind(column(rows, |event| event.salt.as_ref().map(<[u8; 16]>::as_slice)))
-            .bind(column(rows, |event| event.commitment.as_ref().map(<[u8; 32]>::as_slice)))
-            .bind(column(rows, |event| event.leaf_hash.as_slice()));
+            .bind(column(&rows, |event| signed(event.position)))
+            .bind(column(&rows, |event| event.stream.as_str()))
+            .bind(column(&rows, |event| signed(event.version)))
+            .bind(column(&rows, |event| event.event_id))
+            .bind(column(&rows, |event| event.event_type.as_str()))
+            .bind(column(&rows, |event| i32::from(event.schema)))
+            .bind(column(&rows, |event| event.recorded_at.0))
+            .bind(column(&rows, |event| event.actor.as_str()))
+            .bind(column(&rows, |event| event.correlation_id.as_deref()))
+            .bind(column(&rows, |event| event.causation_id))
+            .bind(column(&rows, |event| event.facts.as_slice()))
+            .bind(column(&rows, |event| event.content.as_deref()))
+            .bind(column(&rows, |event| event.salt.as_ref().map(<[u8; 16]>::as_slice)))
+            .bind(column(&rows, |event| event.commitment.as_ref().map(<[u8; 32]>::as_slice)))
+            .bind(column(&rows, |event| event.leaf_hash.as_slice()));
         if !keys.is_empty() {
             query = query
-                .bind(column(keys, |key| key.hash.as_slice()))
-                .bind(column(keys, |key| key.digest.as_slice()))
-                .bind(column(keys, |key| signed(key.first)))
-                .bind(column(keys, |key| signed(key.count)));
+                .bind(column(&keys, |key| key.hash.as_slice()))
+                .bind(column(&keys, |key| key.digest.as_slice()))
+                .bind(column(&keys, |key| signed(key.first)))
+                .bind(column(&keys, |key| signed(key.count)));
         }
         step(query.execute(self.connection()?)).await.map(drop)
     }
@@ -278,7 +278,13 @@ fn stream_and_version(row: &PgRow) -> Result<(StreamName, u64), sqlx::Error> {
 
 fn passed(row: &PgRow) -> Result<Passed, sqlx::Error> {
     let (position, leaf_hash) = read::position_and_hash(row)?;
-    Ok((position, leaf_hash, StreamName::stored(row.try_get(2)?), row.try_get::<i64, _>(3)?.unsigned_abs()))
+    Ok(Passed {
+        position,
+        leaf_hash,
+        stream: StreamName::stored(row.try_get(2)?),
+        version: row.try_get::<i64, _>(3)?.unsigned_abs(),
+        event_id: row.try_get(4)?,
+    })
 }
 
 fn key(row: &PgRow) -> Result<([u8; 32], KnownKey), sqlx::Error> {

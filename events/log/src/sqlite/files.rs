@@ -1,16 +1,17 @@
 //! Opening the file: what is there, whose it is, and one clear sentence where it cannot be.
+//!
+//! Everything here waits for the disk; call it on a thread that may.
 
 use std::{
+    fmt::Write as _,
     fs,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
+    thread::sleep,
     time::Duration,
 };
 
-use sqlx::{
-    ConnectOptions as _, Connection as _, Row as _, SqliteConnection,
-    sqlite::{SqliteConnectOptions, SqliteSynchronous},
-};
-use tokio::time::{Instant, sleep};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::{
     log::LogError,
@@ -18,11 +19,16 @@ use crate::{
 };
 
 /// How long a connection waits for another process that writes.
-const BUSY: Duration = Duration::from_secs(30);
+pub(super) const BUSY: Duration = Duration::from_secs(30);
 /// How long it waits in one go to append. SQLite asks for the lock ever more rarely the longer it waits, and never
 /// gets it from a process that writes all the time; so it begins anew after a few tries.
-const TURN: &str = "PRAGMA busy_timeout = 5";
-const PATIENT: &str = "PRAGMA busy_timeout = 30000";
+pub(super) const TURN: Duration = Duration::from_millis(5);
+
+/// The write-ahead log is folded into the file when it has this many pages of 4 kB. Four times SQLite's own number: a
+/// page that many commits change is written back once, and it takes a fifth less of the disk's time.
+const CHECKPOINT_PAGES: u32 = 4_000;
+/// To this many bytes the log's file is cut when it starts anew, should a long reader have let it grow.
+const WAL_BYTES: u32 = 64 << 20;
 
 /// The file that `sqlite://FILE` names.
 pub(super) fn path(url: &str) -> Result<PathBuf, LogError> {
@@ -35,99 +41,102 @@ pub(super) fn path(url: &str) -> Result<PathBuf, LogError> {
     Ok(PathBuf::from(file))
 }
 
-pub(super) fn read_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .read_only(true)
-        .busy_timeout(BUSY)
-        .row_buffer_size(512)
-        .disable_statement_logging()
+/// How a reader opens the file.
+#[derive(Clone, Debug)]
+pub(super) struct ToRead {
+    path: PathBuf,
+    /// On a medium that cannot be written there is no room for SQLite's own files, and nobody who changes ours.
+    immutable: bool,
 }
 
-fn write_options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .busy_timeout(BUSY)
-        // An append that was answered survives a power cut.
-        .synchronous(SqliteSynchronous::Full)
-        // What is erased leaves no trace in free pages.
-        .pragma("secure_delete", "ON")
-        .pragma("journal_size_limit", "67108864")
-        .disable_statement_logging()
-}
+impl ToRead {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), immutable: false }
+    }
 
-/// Opens the file to write; makes and migrates the ledger where there is none.
-pub(super) async fn open_to_write(path: &Path) -> Result<SqliteConnection, LogError> {
-    check_writable(path)?;
-    let mut connection = write_options(path).connect().await.map_err(|e| fault(path, "open", &e))?;
-    // Looked at before anything is changed: another application's file stays as it is.
-    inspect(&mut connection).await.map_err(|e| fault(path, "open", &e))?.missing(&shown(path))?;
-    set_wal(&mut connection).await.map_err(|e| fault(path, "open", &e))?;
-    migrate(&mut connection, path).await?;
-    set_patience(&mut connection, false).await.map_err(|e| fault(path, "open", &e))?;
-    Ok(connection)
-}
-
-/// Whether the connection itself waits as long as it takes, or [`begin`] does.
-pub(crate) async fn set_patience(connection: &mut SqliteConnection, patient: bool) -> Result<(), sqlx::Error> {
-    sqlx::query(if patient { PATIENT } else { TURN }).execute(connection).await.map(drop)
-}
-
-/// Takes the lock of the only writer, at once: a read that turns into a write later may find it has no way on.
-pub(crate) async fn begin(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    let begun = Instant::now();
-    loop {
-        match sqlx::query("BEGIN IMMEDIATE").execute(&mut *connection).await {
-            Err(error) if primary_code(&error) == Some(BUSY_CODE) && begun.elapsed() < BUSY => {}
-            done => return done.map(drop),
-        }
+    pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = if self.immutable {
+            let uri = immutable_uri(&self.path);
+            Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
+        } else {
+            Connection::open_with_flags(&self.path, flags)?
+        };
+        connection.busy_timeout(BUSY)?;
+        Ok(connection)
     }
 }
 
-/// Opens the connection again after a fault; the file has to be there.
-pub(super) async fn open_again(path: &Path) -> Result<SqliteConnection, LogError> {
-    let options = write_options(path).create_if_missing(false);
-    let mut connection = options.connect().await.map_err(|e| fault(path, "open", &e))?;
-    set_patience(&mut connection, false).await.map_err(|e| fault(path, "open", &e))?;
+fn immutable_uri(path: &Path) -> String {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(*byte)),
+            // Writing to a string cannot fail.
+            _ => drop(write!(uri, "%{byte:02x}")),
+        }
+    }
+    uri + "?immutable=1"
+}
+
+fn connect_to_write(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    // An append that was answered survives a power cut.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // What is erased leaves no trace in free pages.
+    connection.pragma_update(None, "secure_delete", "ON")?;
+    connection.pragma_update(None, "foreign_keys", "ON")?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     Ok(connection)
 }
 
-/// How to read the ledger, if there is one this binary knows. Makes no ledger; SQLite itself may put its `-wal` and `-shm` beside
-/// one, as every reader of a WAL database does.
-pub(super) async fn open_to_read(path: &Path) -> Result<SqliteConnectOptions, LogError> {
+/// Opens the file to write; makes and migrates the ledger where there is none.
+pub(super) fn open_to_write(path: &Path) -> Result<Connection, LogError> {
+    check_writable(path)?;
+    let failed = |error: rusqlite::Error| fault(path, "open", &error);
+    let mut connection = connect_to_write(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(failed)?;
+    // Looked at before anything is changed: another application's file stays as it is.
+    inspect(&connection).map_err(failed)?.missing(&shown(path))?;
+    set_wal(&connection).map_err(failed)?;
+    migrate(&mut connection, path)?;
+    connection.busy_timeout(TURN).map_err(failed)?;
+    Ok(connection)
+}
+
+/// Opens the connection again after a fault; the file has to be there.
+pub(super) fn open_again(path: &Path) -> Result<Connection, LogError> {
+    let failed = |error: rusqlite::Error| fault(path, "open", &error);
+    let connection = connect_to_write(path, OpenFlags::empty()).map_err(failed)?;
+    connection.busy_timeout(TURN).map_err(failed)?;
+    Ok(connection)
+}
+
+/// How to read the ledger, if there is one this binary knows. Makes no ledger; SQLite itself may put its `-wal` and
+/// `-shm` beside one, as every reader of a WAL database does.
+pub(super) fn open_to_read(path: &Path) -> Result<ToRead, LogError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(file(path, "it is a directory")),
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(LogError::Absent(shown(path))),
         Err(error) => return Err(file(path, &error.to_string())),
     }
-    let mut options = read_options(path);
-    let found = match look(&options).await {
-        // On a medium that cannot be written there is no room for SQLite's own files, and nobody who changes ours.
-        Err(error) if primary_code(&error) == Some(CANNOT_OPEN) && !has_wal(path) => {
-            options = options.immutable(true);
-            look(&options).await
+    let mut to_read = ToRead::new(path);
+    let look = |to_read: &ToRead| to_read.connect().and_then(|connection| inspect(&connection));
+    let found = match look(&to_read) {
+        Err(error) if primary_code(&error) == Some(CANNOT_OPEN) && wal_bytes(path) == 0 => {
+            to_read.immutable = true;
+            look(&to_read)
         }
         found => found,
     };
     found.map_err(|e| fault(path, "open", &e))?.readable(&shown(path))?;
-    Ok(options)
+    Ok(to_read)
 }
 
-async fn look(options: &SqliteConnectOptions) -> Result<Found, sqlx::Error> {
-    let mut connection = options.connect().await?;
-    let found = inspect(&mut connection).await?;
-    // It was only read.
-    let _ = connection.close().await;
-    Ok(found)
-}
-
-/// Whether appends may stand beside the file that are not in it yet.
-fn has_wal(path: &Path) -> bool {
-    wal_bytes(path) > 0
-}
-
+/// Bytes of the write-ahead log; 0 where nothing stands beside the file that is not in it yet.
 pub(super) fn wal_bytes(path: &Path) -> u64 {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -158,75 +167,67 @@ fn check_writable(path: &Path) -> Result<(), LogError> {
 }
 
 /// What the file holds. Tables are looked for first: another process may make them, and the id with them, meanwhile.
-async fn inspect(connection: &mut SqliteConnection) -> Result<Found, sqlx::Error> {
-    let tables: i64 =
-        sqlx::query("SELECT count(*) FROM sqlite_schema").fetch_one(&mut *connection).await?.try_get(0)?;
-    let application: i32 = sqlx::query("PRAGMA application_id").fetch_one(&mut *connection).await?.try_get(0)?;
+fn inspect(connection: &Connection) -> rusqlite::Result<Found> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
     match (tables, application) {
         (0, 0 | APPLICATION_ID) => Ok(Found::Nothing),
         (_, APPLICATION_ID) => {
-            let row = sqlx::query("SELECT coalesce(max(version), 0) FROM ledger_schema WHERE application = 'midwatch'")
-                .fetch_one(connection)
-                .await?;
-            Ok(Found::Ledger(row.try_get(0)?))
+            let sql = "SELECT coalesce(max(version), 0) FROM ledger_schema WHERE application = 'midwatch'";
+            connection.query_row(sql, [], |row| row.get(0)).map(Found::Ledger)
         }
         _ => Ok(Found::Foreign),
     }
 }
 
 /// WAL stays set in the file. The switch needs the file for itself and does not wait, so it is tried for a while.
-async fn set_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+fn set_wal(connection: &Connection) -> rusqlite::Result<()> {
+    let set = || connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()));
     for pause_ms in [1, 5, 20, 50, 100, 200, 400] {
-        match sqlx::query("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await {
-            Ok(_) => return Ok(()),
-            Err(error) if primary_code(&error) == Some(BUSY_CODE) => sleep(Duration::from_millis(pause_ms)).await,
-            Err(error) => return Err(error),
+        match set() {
+            Err(error) if primary_code(&error) == Some(BUSY_CODE) => sleep(Duration::from_millis(pause_ms)),
+            done => return done,
         }
     }
-    sqlx::query("PRAGMA journal_mode = WAL").fetch_one(connection).await.map(drop)
+    set()
 }
 
-async fn migrate(connection: &mut SqliteConnection, path: &Path) -> Result<(), LogError> {
-    let failed = |error: sqlx::Error| fault(path, "migrate", &error);
-    if inspect(connection).await.map_err(failed)?.missing(&shown(path))?.is_empty() {
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), LogError> {
+    let failed = |error: rusqlite::Error| fault(path, "migrate", &error);
+    if inspect(connection).map_err(failed)?.missing(&shown(path))?.is_empty() {
         return Ok(());
     }
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
     // Again, under the lock: another process may have been quicker.
-    for migration in inspect(&mut transaction).await.map_err(failed)?.missing(&shown(path))? {
-        sqlx::raw_sql(migration.sqlite).execute(&mut *transaction).await.map_err(failed)?;
-        sqlx::query("INSERT INTO ledger_schema (version, application) VALUES (?, 'midwatch')")
-            .bind(migration.number)
-            .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
+    for migration in inspect(&transaction).map_err(failed)?.missing(&shown(path))? {
+        transaction.execute_batch(migration.sqlite).map_err(failed)?;
+        let sql = "INSERT INTO ledger_schema (version, application) VALUES (?, 'midwatch')";
+        transaction.execute(sql, [migration.number]).map_err(failed)?;
     }
-    sqlx::raw_sql(SET_APPLICATION_ID).execute(&mut *transaction).await.map_err(failed)?;
-    transaction.commit().await.map_err(failed)
+    transaction.pragma_update(None, "application_id", APPLICATION_ID).map_err(failed)?;
+    transaction.commit().map_err(failed)
 }
 
-/// A pragma takes no parameter; a test holds it to [`APPLICATION_ID`].
-const SET_APPLICATION_ID: &str = "PRAGMA application_id = 1297566791";
-
-const BUSY_CODE: u32 = 5;
-const CANNOT_OPEN: u32 = 14;
-pub(super) const IO_FAILED: u32 = 10;
-pub(super) const DISK_FULL: u32 = 13;
+pub(super) const BUSY_CODE: i32 = 5;
+const CANNOT_OPEN: i32 = 14;
+pub(super) const READ_ONLY: i32 = 8;
+pub(super) const IO_FAILED: i32 = 10;
+pub(super) const DISK_FULL: i32 = 13;
 
 /// SQLite's own code, without the extension in its upper bits.
-pub(super) fn primary_code(error: &sqlx::Error) -> Option<u32> {
+pub(super) fn primary_code(error: &rusqlite::Error) -> Option<i32> {
     extended_code(error).map(|code| code & 0xff)
 }
 
-pub(super) fn extended_code(error: &sqlx::Error) -> Option<u32> {
-    error.as_database_error()?.code()?.parse().ok()
+pub(super) fn extended_code(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 /// What went wrong with the file, in a sentence that names it.
-pub(super) fn fault(path: &Path, operation: &'static str, error: &sqlx::Error) -> LogError {
+pub(super) fn fault(path: &Path, operation: &'static str, error: &rusqlite::Error) -> LogError {
     match primary_code(error) {
         Some(3 | 23) => file(path, "the system does not permit it"),
-        Some(8) => file(path, "it is read-only"),
+        Some(READ_ONLY) => file(path, "it is read-only"),
         Some(DISK_FULL) => file(path, "the disk is full"),
         Some(CANNOT_OPEN) => file(path, "the system does not let SQLite open it"),
         Some(26) => file(path, "it is not a SQLite database"),
@@ -251,7 +252,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pragma_sets_our_application_id() {
-        assert_eq!(SET_APPLICATION_ID, format!("PRAGMA application_id = {APPLICATION_ID}"));
+    fn a_path_with_signs_of_an_address_stays_a_path() {
+        let path = Path::new("/media/a disk/50%#1/ä.db");
+        assert_eq!(immutable_uri(path), "file:/media/a%20disk/50%25%231/%c3%a4.db?immutable=1");
     }
 }

@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use sqlx::{AssertSqlSafe, Row as _, SqlitePool, sqlite::SqliteRow};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, ToSql, params, params_from_iter};
 use uuid::Uuid;
 
+use super::readers::Readers;
 use crate::log::{Filter, LogError};
 
 /// `SELECT` over an event's columns, in the order that [`recorded`] reads them.
@@ -21,43 +22,50 @@ macro_rules! select {
 pub(super) use select;
 
 pub(super) async fn stream(
-    readers: &SqlitePool,
+    readers: &Readers,
     stream: &StreamName,
     from: u64,
     limit: u32,
 ) -> Result<Vec<Recorded>, LogError> {
-    let rows = sqlx::query(select!("WHERE stream = ? AND version >= ? ORDER BY version LIMIT ?"))
-        .bind(stream.as_str())
-        .bind(signed(from))
-        .bind(limit)
-        .fetch_all(readers)
-        .await;
-    all_recorded(rows.map_err(|e| failed("read a stream", &e))?)
+    const SQL: &str = select!("WHERE stream = ? AND version >= ? ORDER BY version LIMIT ?");
+    page_of_stream(readers, SQL, stream, from, limit).await
 }
 
 pub(super) async fn stream_back(
-    readers: &SqlitePool,
+    readers: &Readers,
     stream: &StreamName,
     before: u64,
     limit: u32,
 ) -> Result<Vec<Recorded>, LogError> {
-    let rows = sqlx::query(select!("WHERE stream = ? AND version < ? ORDER BY version DESC LIMIT ?"))
-        .bind(stream.as_str())
-        .bind(signed(before))
-        .bind(limit)
-        .fetch_all(readers)
-        .await;
-    all_recorded(rows.map_err(|e| failed("read a stream", &e))?)
+    const SQL: &str = select!("WHERE stream = ? AND version < ? ORDER BY version DESC LIMIT ?");
+    page_of_stream(readers, SQL, stream, before, limit).await
 }
 
+async fn page_of_stream(
+    readers: &Readers,
+    sql: &'static str,
+    stream: &StreamName,
+    version: u64,
+    limit: u32,
+) -> Result<Vec<Recorded>, LogError> {
+    const READ: &str = "read a stream";
+    let stream = stream.clone();
+    readers.read(READ, move |file| events(file, READ, sql, params![stream.as_str(), signed(version), limit])).await
+}
+
+/// What of a page is read.
+const READ_ALL: &str = "read the ledger";
+
 pub(super) async fn all(
-    readers: &SqlitePool,
+    readers: &Readers,
     after: u64,
     limit: u32,
     filter: &Filter,
 ) -> Result<(Vec<Recorded>, u64), LogError> {
     if filter.event_types.is_empty() && filter.categories.is_empty() {
-        let events = unfiltered(readers, after, limit).await?;
+        const SQL: &str = select!("WHERE position > ? ORDER BY position LIMIT ?");
+        let page = readers.read(READ_ALL, move |file| events(file, READ_ALL, SQL, params![signed(after), limit]));
+        let events = page.await?;
         let scanned = events.last().map_or(after, |event| event.position);
         return Ok((events, scanned));
     }
@@ -66,42 +74,30 @@ pub(super) async fn all(
     if head <= after || limit == 0 {
         return Ok((Vec::new(), after));
     }
-    let events = filtered(readers, after, head, limit, filter).await?;
+    let filter = filter.clone();
+    let events = readers.read(READ_ALL, move |file| filtered(file, after, head, limit, &filter)).await?;
     let full = u32::try_from(events.len()).is_ok_and(|read| read >= limit);
     let scanned = events.last().filter(|_| full).map_or(head, |event| event.position);
     Ok((events, scanned))
 }
 
-async fn unfiltered(readers: &SqlitePool, after: u64, limit: u32) -> Result<Vec<Recorded>, LogError> {
-    let rows = sqlx::query(select!("WHERE position > ? ORDER BY position LIMIT ?"))
-        .bind(signed(after))
-        .bind(limit)
-        .fetch_all(readers)
-        .await;
-    all_recorded(rows.map_err(|e| failed("read the ledger", &e))?)
-}
-
-async fn filtered(
-    readers: &SqlitePool,
-    after: u64,
-    head: u64,
-    limit: u32,
-    filter: &Filter,
-) -> Result<Vec<Recorded>, LogError> {
+fn filtered(file: &Connection, after: u64, head: u64, limit: u32, filter: &Filter) -> Result<Vec<Recorded>, LogError> {
     // As sets: a name given twice must not give its events twice.
     let types: BTreeSet<&String> = filter.event_types.iter().collect();
     let categories: BTreeSet<&String> = filter.categories.iter().collect();
-    let mut query = sqlx::query(AssertSqlSafe(filtered_sql(types.len(), categories.len())));
+    let sql = filtered_sql(types.len(), categories.len());
+    let (after, head) = (signed(after), signed(head));
+    let mut values: Vec<&dyn ToSql> = Vec::new();
     let parts = if types.is_empty() { &categories } else { &types };
     for part in parts {
-        query = query.bind(part.as_str()).bind(signed(after)).bind(signed(head));
+        values.extend([*part as &dyn ToSql, &after, &head]);
         if !types.is_empty() {
-            query = categories.iter().fold(query, |query, category| query.bind(category.as_str()));
+            values.extend(categories.iter().map(|category| *category as &dyn ToSql));
         }
-        query = query.bind(limit);
+        values.push(&limit);
     }
-    let rows = query.bind(limit).fetch_all(readers).await;
-    all_recorded(rows.map_err(|e| failed("read the ledger", &e))?)
+    values.push(&limit);
+    events(file, READ_ALL, &sql, params_from_iter(values))
 }
 
 /// One look into an index per name, each in order and with the limit, so that a rare name costs nothing, however long
@@ -126,61 +122,59 @@ fn filtered_sql(types: usize, categories: usize) -> String {
     sql
 }
 
-pub(super) async fn event(readers: &SqlitePool, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
-    let row = sqlx::query(select!("WHERE event_id = ?")).bind(event_id).fetch_optional(readers).await;
-    let row = row.map_err(|e| failed("read an event", &e))?;
-    Ok(all_recorded(row.into_iter().collect())?.pop())
+pub(super) async fn event(readers: &Readers, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
+    const READ: &str = "read an event";
+    const SQL: &str = select!("WHERE event_id = ?");
+    let found = readers.read(READ, move |file| events(file, READ, SQL, params![event_id.as_bytes()])).await;
+    Ok(found?.pop())
 }
 
-pub(super) async fn head(readers: &SqlitePool) -> Result<u64, LogError> {
-    let row = sqlx::query("SELECT coalesce(max(position), 0) FROM events").fetch_one(readers).await;
-    number("read the head", row, 0)
+pub(super) async fn head(readers: &Readers) -> Result<u64, LogError> {
+    let number = number(readers, "read the head", "SELECT coalesce(max(position), 0) FROM events").await?;
+    Ok(number.unsigned_abs())
 }
 
-pub(super) async fn store_time(readers: &SqlitePool) -> Result<Micros, LogError> {
-    let row = sqlx::query("SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)").fetch_one(readers).await;
-    let failed = |e| failed("read the clock", &e);
-    row.and_then(|row| row.try_get(0)).map(Micros).map_err(failed)
+pub(super) async fn store_time(readers: &Readers) -> Result<Micros, LogError> {
+    let sql = "SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER)";
+    number(readers, "read the clock", sql).await.map(Micros)
 }
 
-pub(super) async fn find_key(readers: &SqlitePool, key_hash: &[u8; 32]) -> Result<Option<(u64, [u8; 32])>, LogError> {
-    let row = sqlx::query("SELECT first_position, digest FROM ledger_key WHERE key_hash = ?")
-        .bind(key_hash.as_slice())
-        .fetch_optional(readers)
-        .await;
-    row.and_then(|row| row.as_ref().map(position_and_hash).transpose()).map_err(|e| failed("find a key", &e))
+async fn number(readers: &Readers, operation: &'static str, sql: &'static str) -> Result<i64, LogError> {
+    let one = move |file: &Connection| file.prepare_cached(sql)?.query_row([], |row| row.get(0));
+    readers.read(operation, move |file| one(file).map_err(failed(operation))).await
 }
 
-pub(super) async fn keys_between(
-    readers: &SqlitePool,
-    first: u64,
-    last: u64,
-) -> Result<Vec<(u64, [u8; 32])>, LogError> {
-    let rows = sqlx::query(
-        "SELECT first_position, key_hash FROM ledger_key WHERE first_position BETWEEN ? AND ? ORDER BY 1, 2",
-    )
-    .bind(signed(first))
-    .bind(signed(last))
-    .fetch_all(readers)
-    .await;
-    rows.and_then(|rows| rows.iter().map(position_and_hash).collect()).map_err(|e| failed("read keys", &e))
+pub(super) async fn find_key(readers: &Readers, key_hash: &[u8; 32]) -> Result<Option<(u64, [u8; 32])>, LogError> {
+    let key_hash = *key_hash;
+    let find = move |file: &Connection| {
+        let mut statement = file.prepare_cached("SELECT first_position, digest FROM ledger_key WHERE key_hash = ?")?;
+        statement.query_row([key_hash], position_and_hash).optional()
+    };
+    readers.read("find a key", move |file| find(file).map_err(failed("find a key"))).await
 }
 
-/// The first position in `first..=last` whose event id stands at a lower one too.
-pub(super) async fn repeated_event(readers: &SqlitePool, first: u64, last: u64) -> Result<Option<u64>, LogError> {
-    let row = sqlx::query(
-        "SELECT position FROM events AS e WHERE position BETWEEN ? AND ?
-            AND EXISTS (SELECT 1 FROM events AS o WHERE o.event_id = e.event_id AND o.position < e.position)
-         ORDER BY position LIMIT 1",
-    )
-    .bind(signed(first))
-    .bind(signed(last))
-    .fetch_optional(readers)
-    .await;
-    match row.map_err(|e| failed("read event ids", &e))? {
-        Some(row) => number("read event ids", Ok(row), 0).map(Some),
-        None => Ok(None),
-    }
+pub(super) async fn keys_between(readers: &Readers, first: u64, last: u64) -> Result<Vec<(u64, [u8; 32])>, LogError> {
+    let find = move |file: &Connection| {
+        let sql = "SELECT first_position, key_hash FROM ledger_key WHERE first_position BETWEEN ? AND ? ORDER BY 1, 2";
+        let mut statement = file.prepare_cached(sql)?;
+        let rows = statement.query_map([signed(first), signed(last)], position_and_hash)?;
+        rows.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    readers.read("read keys", move |file| find(file).map_err(failed("read keys"))).await
+}
+
+/// The first of these whose event id stands at a lower position too.
+pub(super) async fn repeated_event(readers: &Readers, events: Vec<(u64, Uuid)>) -> Result<Option<u64>, LogError> {
+    let find = move |file: &Connection| {
+        let mut statement = file.prepare_cached("SELECT 1 FROM events WHERE event_id = ? AND position < ?")?;
+        for (position, id) in &events {
+            if statement.exists(params![id.as_bytes(), signed(*position)])? {
+                return Ok(Some(*position));
+            }
+        }
+        Ok(None)
+    };
+    readers.read("read event ids", move |file| find(file).map_err(failed("read event ids"))).await
 }
 
 /// What SQLite takes: no position or version reaches its limit.
@@ -188,50 +182,53 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn number(operation: &'static str, row: Result<SqliteRow, sqlx::Error>, column: usize) -> Result<u64, LogError> {
-    let value: i64 = row.and_then(|row| row.try_get(column)).map_err(|e| failed(operation, &e))?;
-    Ok(value.unsigned_abs())
+pub(super) fn position_and_hash(row: &Row<'_>) -> rusqlite::Result<(u64, [u8; 32])> {
+    Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get(1)?))
 }
 
-pub(super) fn position_and_hash(row: &SqliteRow) -> Result<(u64, [u8; 32]), sqlx::Error> {
-    Ok((row.try_get::<i64, _>(0)?.unsigned_abs(), row.try_get(1).and_then(array)?))
-}
-
-fn all_recorded(rows: Vec<SqliteRow>) -> Result<Vec<Recorded>, LogError> {
-    rows.iter().map(|row| recorded(row).map_err(|error| damaged(row, &error))).collect()
-}
-
-fn damaged(row: &SqliteRow, error: &sqlx::Error) -> LogError {
-    LogError::Corrupt {
-        position: row.try_get::<i64, _>(0).unwrap_or_default().unsigned_abs(),
-        reason: error.to_string(),
+/// The events that a statement finds; one that does not hold together is damage, not a failure.
+fn events(
+    file: &Connection,
+    operation: &'static str,
+    sql: &str,
+    values: impl Params,
+) -> Result<Vec<Recorded>, LogError> {
+    let failed = failed(operation);
+    let mut statement = file.prepare_cached(sql).map_err(failed)?;
+    let mut rows = statement.query(values).map_err(failed)?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        events.push(recorded(row).map_err(|error| damaged(row, &error))?);
     }
+    Ok(events)
 }
 
-pub(super) fn recorded(row: &SqliteRow) -> Result<Recorded, sqlx::Error> {
+fn damaged(row: &Row<'_>, error: &rusqlite::Error) -> LogError {
+    let position: i64 = row.get(0).unwrap_or_default();
+    LogError::Corrupt { position: position.unsigned_abs(), reason: error.to_string() }
+}
+
+pub(super) fn recorded(row: &Row<'_>) -> rusqlite::Result<Recorded> {
     Ok(Recorded {
-        position: row.try_get::<i64, _>(0)?.unsigned_abs(),
-        stream: StreamName::stored(row.try_get(1)?),
-        version: row.try_get::<i64, _>(2)?.unsigned_abs(),
-        event_id: row.try_get::<Uuid, _>(3)?,
-        event_type: row.try_get(4)?,
-        schema: row.try_get(5)?,
-        recorded_at: Micros(row.try_get(6)?),
-        actor: row.try_get(7)?,
-        correlation_id: row.try_get(8)?,
-        causation_id: row.try_get::<Option<Uuid>, _>(9)?,
-        facts: row.try_get(10)?,
-        content: row.try_get(11)?,
-        salt: row.try_get::<Option<&[u8]>, _>(12)?.map(array).transpose()?,
-        commitment: row.try_get::<Option<&[u8]>, _>(13)?.map(array).transpose()?,
-        leaf_hash: row.try_get(14).and_then(array)?,
+        position: row.get::<_, i64>(0)?.unsigned_abs(),
+        stream: StreamName::stored(row.get(1)?),
+        version: row.get::<_, i64>(2)?.unsigned_abs(),
+        event_id: Uuid::from_bytes(row.get(3)?),
+        event_type: row.get(4)?,
+        schema: row.get(5)?,
+        recorded_at: Micros(row.get(6)?),
+        actor: row.get(7)?,
+        correlation_id: row.get(8)?,
+        causation_id: row.get::<_, Option<[u8; 16]>>(9)?.map(Uuid::from_bytes),
+        facts: row.get(10)?,
+        content: row.get(11)?,
+        salt: row.get(12)?,
+        commitment: row.get(13)?,
+        leaf_hash: row.get(14)?,
     })
 }
 
-pub(super) fn array<const N: usize>(bytes: &[u8]) -> Result<[u8; N], sqlx::Error> {
-    bytes.try_into().map_err(|_| sqlx::Error::Decode(format!("{} bytes where {N} belong", bytes.len()).into()))
-}
-
-pub(crate) fn failed(operation: &'static str, error: &sqlx::Error) -> LogError {
-    LogError::Unavailable { operation, reason: error.to_string() }
+/// What SQLite said of a failed operation.
+pub(crate) fn failed(operation: &'static str) -> impl Fn(rusqlite::Error) -> LogError + Copy {
+    move |error| LogError::Unavailable { operation, reason: error.to_string() }
 }

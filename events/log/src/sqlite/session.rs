@@ -3,12 +3,15 @@
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use midwatch_events::{Micros, Recorded, StreamName};
-use sqlx::{AssertSqlSafe, Row as _, SqliteConnection, sqlite::SqliteRow};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use tokio::{
+    sync::{Mutex, OwnedMutexGuard},
+    time::Instant,
+};
 use uuid::Uuid;
 
 use super::{
-    files,
+    blocking, files,
     read::{self, select, signed},
 };
 use crate::{
@@ -18,161 +21,145 @@ use crate::{
     session::Fault,
 };
 
-/// Rows or names per statement: few shapes, so that each is prepared once. The largest stays below SQLite's 32,766
-/// parameters.
-const SHAPES: [usize; 3] = [256, 16, 1];
+/// The connection that writes; empty while it is to be opened again.
+pub(crate) type Pen = Arc<Mutex<Option<Connection>>>;
+
+/// Takes the lock of the only writer, at once: a read that turns into a write later may find it has no way on.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+const HEAD: &str = "SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER), position, recorded_at, leaf_hash
+    FROM (SELECT 1) LEFT JOIN (SELECT position, recorded_at, leaf_hash FROM events ORDER BY position DESC LIMIT 1)";
+
+const PASSED: &str =
+    "SELECT position, leaf_hash, stream, version, event_id FROM events WHERE position >= ? ORDER BY position LIMIT ?";
+
+const KEY: &str = "SELECT key_hash, digest, first_position, count, recorded_at
+    FROM ledger_key JOIN events ON position = first_position WHERE key_hash = ?";
+
+const INSERT: &str = "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor,
+    correlation_id, causation_id, facts, content, salt, commitment, leaf_hash)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
+const INSERT_KEY: &str = "INSERT INTO ledger_key (key_hash, digest, first_position, count) VALUES (?, ?, ?, ?)";
+
+const ERASE: &str = "UPDATE events SET content = NULL, salt = NULL WHERE position = ? AND content IS NOT NULL";
+
+/// Takes the erased words out of the WAL too.
+const TRUNCATE: &str = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5";
 
 /// The writing connection, held from `begin` to the end of the transaction.
 #[derive(Debug)]
 pub(crate) struct SqliteSession {
     path: PathBuf,
-    pen: Arc<Mutex<Option<SqliteConnection>>>,
-    held: Option<OwnedMutexGuard<Option<SqliteConnection>>>,
+    pen: Pen,
+    held: Option<OwnedMutexGuard<Option<Connection>>>,
     is_new: bool,
     has_erased: bool,
 }
 
 impl SqliteSession {
-    pub(crate) fn new(path: PathBuf, pen: Arc<Mutex<Option<SqliteConnection>>>) -> Self {
+    pub(crate) fn new(path: PathBuf, pen: Pen) -> Self {
         Self { path, pen, held: None, is_new: false, has_erased: false }
     }
 
-    fn connection(&mut self) -> Result<&mut SqliteConnection, Fault> {
-        let lost = || Fault::Lost(LogError::Unavailable { operation: "append", reason: "no connection".to_owned() });
-        self.held.as_mut().and_then(|held| held.as_mut()).ok_or_else(lost)
+    /// One step of a transaction, on a thread that may wait for the disk.
+    async fn step<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Fault> {
+        match self.tried(work).await? {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.fault(&error)),
+        }
+    }
+
+    /// As [`Self::step`], with what SQLite said.
+    async fn tried<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<rusqlite::Result<T>, Fault> {
+        let lost = |reason: String| Fault::Lost(LogError::Unavailable { operation: "append", reason });
+        let held = self.held.as_mut().ok_or_else(|| lost("no connection".to_owned()))?;
+        let mut connection = held.take().ok_or_else(|| lost("no connection".to_owned()))?;
+        let done = blocking(move || {
+            let done = work(&mut connection);
+            (connection, done)
+        });
+        let (connection, done) = done.await.map_err(|error| lost(error.to_string()))?;
+        **held = Some(connection);
+        Ok(done)
     }
 
     pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
         let mut held = Arc::clone(&self.pen).lock_owned().await;
         self.is_new = held.is_none();
         if self.is_new {
-            *held = Some(files::open_again(&self.path).await.map_err(Fault::Lost)?);
+            let path = self.path.clone();
+            let opened = blocking(move || files::open_again(&path)).await;
+            *held = Some(opened.unwrap_or_else(|error| Err(stopped(&error))).map_err(Fault::Lost)?);
         }
         self.held = Some(held);
-        self.head().await.map_err(|error| self.fault(&error))
-    }
-
-    async fn head(&mut self) -> Result<Head, sqlx::Error> {
-        let Ok(connection) = self.connection() else { return Err(sqlx::Error::WorkerCrashed) };
-        files::begin(connection).await?;
-        let row = sqlx::query(
-            "SELECT CAST(round(unixepoch('subsec') * 1000000) AS INTEGER), position, recorded_at, leaf_hash
-             FROM (SELECT 1) LEFT JOIN (SELECT position, recorded_at, leaf_hash FROM events ORDER BY position DESC LIMIT 1)",
-        )
-        .fetch_one(connection)
-        .await?;
-        Ok(Head {
-            clock: Micros(row.try_get(0)?),
-            position: row.try_get::<Option<i64>, _>(1)?.unwrap_or_default().unsigned_abs(),
-            recorded_at: Micros(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()),
-            leaf_hash: row.try_get::<Option<&[u8]>, _>(3)?.map(read::array).transpose()?,
-        })
+        let begun = Instant::now();
+        loop {
+            let found = self.tried(|connection| {
+                connection.prepare_cached(BEGIN)?.execute([])?;
+                connection.prepare_cached(HEAD)?.query_row([], head)
+            });
+            match found.await? {
+                Ok(head) => return Ok(head),
+                Err(error)
+                    if files::primary_code(&error) == Some(files::BUSY_CODE) && begun.elapsed() < files::BUSY => {}
+                Err(error) => return Err(self.fault(&error)),
+            }
+        }
     }
 
     pub(crate) async fn versions(&mut self, streams: &[&StreamName]) -> Result<HashMap<StreamName, u64>, Fault> {
-        let mut versions = HashMap::with_capacity(streams.len());
-        for part in shaped(streams) {
-            let sql = format!(
-                "SELECT column1, (SELECT max(version) FROM events WHERE stream = column1) FROM (VALUES (?){})",
-                ", (?)".repeat(part.len() - 1)
-            );
-            let query = part.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, stream| query.bind(stream.as_str()));
-            let rows = query.fetch_all(self.connection()?).await.map_err(|error| self.fault(&error))?;
-            for row in rows {
-                let (stream, version) = stream_and_version(&row).map_err(|error| self.fault(&error))?;
-                versions.insert(stream, version);
+        let streams: Vec<StreamName> = streams.iter().map(|stream| (*stream).clone()).collect();
+        let work = |connection: &mut Connection| {
+            let mut version = connection.prepare_cached("SELECT max(version) FROM events WHERE stream = ?")?;
+            let mut versions = HashMap::with_capacity(streams.len());
+            for stream in streams {
+                let found: Option<i64> = version.query_row([stream.as_str()], |row| row.get(0))?;
+                versions.insert(stream, found.unwrap_or_default().unsigned_abs());
             }
-        }
-        Ok(versions)
+            Ok(versions)
+        };
+        self.step(work).await
     }
 
     pub(crate) async fn passed(&mut self, from: u64) -> Result<Vec<Passed>, Fault> {
-        const SQL: &str =
-            "SELECT position, leaf_hash, stream, version FROM events WHERE position >= ? ORDER BY position LIMIT ?";
-        let query = sqlx::query(SQL).bind(signed(from)).bind(signed(GAP + 1));
-        let rows = query.fetch_all(self.connection()?).await.map_err(|error| self.fault(&error))?;
-        rows.iter().map(passed).collect::<Result<_, _>>().map_err(|error| self.fault(&error))
+        let work = move |connection: &mut Connection| {
+            let mut statement = connection.prepare_cached(PASSED)?;
+            let rows = statement.query_map([signed(from), signed(GAP + 1)], passed)?;
+            rows.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        self.step(work).await
     }
 
     pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {
-        let mut keys = HashMap::new();
-        for part in shaped(hashes) {
-            let sql = format!(
-                "SELECT key_hash, digest, first_position, count, recorded_at
-                 FROM ledger_key JOIN events ON position = first_position WHERE key_hash IN (?{})",
-                ", ?".repeat(part.len() - 1)
-            );
-            let query = part.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, hash| query.bind(hash.as_slice()));
-            let rows = query.fetch_all(self.connection()?).await.map_err(|error| self.fault(&error))?;
-            for row in rows {
-                let (hash, known) = key(&row).map_err(|error| self.fault(&error))?;
-                keys.insert(hash, known);
-            }
-        }
-        Ok(keys)
+        let hashes = hashes.to_vec();
+        let work = move |connection: &mut Connection| {
+            let mut statement = connection.prepare_cached(KEY)?;
+            let found = hashes.iter().filter_map(|hash| statement.query_row([hash], key).optional().transpose());
+            found.collect::<rusqlite::Result<HashMap<_, _>>>()
+        };
+        self.step(work).await
     }
 
     pub(crate) async fn events(&mut self, ids: &[Uuid]) -> Result<HashMap<Uuid, Recorded>, Fault> {
-        let mut events = HashMap::new();
-        for part in shaped(ids) {
-            let sql = format!("{} event_id IN (?{})", select!("WHERE"), ", ?".repeat(part.len() - 1));
-            let query = part.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, id| query.bind(*id));
-            let rows = query.fetch_all(self.connection()?).await.map_err(|error| self.fault(&error))?;
-            for row in rows {
-                let event = read::recorded(&row).map_err(|error| self.fault(&error))?;
-                events.insert(event.event_id, event);
-            }
-        }
-        Ok(events)
+        let ids = ids.to_vec();
+        let work = move |connection: &mut Connection| {
+            let mut statement = connection.prepare_cached(select!("WHERE event_id = ?"))?;
+            let find = |id: Uuid| statement.query_row([id.as_bytes()], read::recorded).optional().transpose();
+            let found = ids.into_iter().filter_map(find);
+            found.map(|event| event.map(|event| (event.event_id, event))).collect::<rusqlite::Result<HashMap<_, _>>>()
+        };
+        self.step(work).await
     }
 
-    pub(crate) async fn insert(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), Fault> {
-        self.insert_all(rows, keys).await.map_err(|error| self.fault(&error))
-    }
-
-    async fn insert_all(&mut self, rows: &[Recorded], keys: &[NewKey]) -> Result<(), sqlx::Error> {
-        let Ok(connection) = self.connection() else { return Err(sqlx::Error::WorkerCrashed) };
-        for part in shaped(rows) {
-            let row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-            let sql = format!(
-                "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor,
-                 correlation_id, causation_id, facts, content, salt, commitment, leaf_hash) VALUES {row}{}",
-                format!(", {row}").repeat(part.len() - 1)
-            );
-            let mut query = sqlx::query(AssertSqlSafe(sql));
-            for event in part {
-                query = query
-                    .bind(signed(event.position))
-                    .bind(event.stream.as_str())
-                    .bind(signed(event.version))
-                    .bind(event.event_id)
-                    .bind(event.event_type.as_str())
-                    .bind(event.schema)
-                    .bind(event.recorded_at.0)
-                    .bind(event.actor.as_str())
-                    .bind(event.correlation_id.as_deref())
-                    .bind(event.causation_id)
-                    .bind(event.facts.as_slice())
-                    .bind(event.content.as_deref())
-                    .bind(event.salt.as_ref().map(<[u8; 16]>::as_slice))
-                    .bind(event.commitment.as_ref().map(<[u8; 32]>::as_slice))
-                    .bind(event.leaf_hash.as_slice());
-            }
-            query.execute(&mut *connection).await?;
-        }
-        for part in shaped(keys) {
-            let sql = format!(
-                "INSERT INTO ledger_key (key_hash, digest, first_position, count) VALUES (?, ?, ?, ?){}",
-                ", (?, ?, ?, ?)".repeat(part.len() - 1)
-            );
-            let mut query = sqlx::query(AssertSqlSafe(sql));
-            for key in part {
-                query = query.bind(key.hash.as_slice()).bind(key.digest.as_slice());
-                query = query.bind(signed(key.first)).bind(signed(key.count));
-            }
-            query.execute(&mut *connection).await?;
-        }
-        Ok(())
+    pub(crate) async fn insert(&mut self, rows: Vec<Recorded>, keys: Vec<NewKey>) -> Result<(), Fault> {
+        self.step(move |connection| insert(connection, &rows, &keys)).await
     }
 
     pub(crate) fn is_new(&self) -> bool {
@@ -180,38 +167,28 @@ impl SqliteSession {
     }
 
     pub(crate) async fn leaf_at(&mut self, position: u64) -> Result<Option<[u8; 32]>, Fault> {
-        let query = sqlx::query("SELECT leaf_hash FROM events WHERE position = ?").bind(signed(position));
-        let row = query.fetch_optional(self.connection()?).await.map_err(|error| self.fault(&error))?;
-        let leaf = row.map(|row| row.try_get(0).and_then(read::array)).transpose();
-        leaf.map_err(|error| self.fault(&error))
+        let sql = "SELECT leaf_hash FROM events WHERE position = ?";
+        self.step(move |connection| connection.query_row(sql, [signed(position)], |row| row.get(0)).optional()).await
     }
 
     pub(crate) async fn erase(&mut self, positions: &[u64]) -> Result<u64, Fault> {
-        let mut erased = 0;
-        for part in shaped(positions) {
-            let sql = format!(
-                "UPDATE events SET content = NULL, salt = NULL WHERE position IN (?{}) AND content IS NOT NULL",
-                ", ?".repeat(part.len() - 1)
-            );
-            let query =
-                part.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, position| query.bind(signed(*position)));
-            let done = query.execute(self.connection()?).await.map_err(|error| self.fault(&error))?;
-            erased += done.rows_affected();
-        }
+        let positions = positions.to_vec();
+        let work = move |connection: &mut Connection| {
+            let mut statement = connection.prepare_cached(ERASE)?;
+            positions.iter().try_fold(0, |erased, position| Ok(erased + statement.execute([signed(*position)])? as u64))
+        };
+        let erased = self.step(work).await?;
         self.has_erased = erased > 0;
         Ok(erased)
     }
 
-    /// Takes the erased words out of the WAL too. Who reads just now keeps them there until the next time that the WAL
-    /// is folded into the file; nobody waits for that.
+    /// Who reads just now keeps the erased words in the WAL until the next time that it is folded into the file; nobody
+    /// waits for that.
     async fn truncate_wal(&mut self) {
         if std::mem::take(&mut self.has_erased)
-            && let Ok(connection) = self.connection()
+            && let Ok(Err(error)) = self.tried(|connection| connection.execute_batch(TRUNCATE)).await
         {
-            let truncate = "PRAGMA busy_timeout = 200; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA busy_timeout = 5";
-            if let Err(error) = sqlx::raw_sql(truncate).execute(connection).await {
-                tracing::warn!(%error, "what was erased is still in the write-ahead log");
-            }
+            tracing::warn!(%error, "what was erased is still in the write-ahead log");
         }
     }
 
@@ -226,7 +203,8 @@ impl SqliteSession {
     }
 
     async fn commit(&mut self) -> Result<(), Fault> {
-        if let Err(error) = sqlx::query("COMMIT").execute(self.connection()?).await {
+        let committed = self.tried(|connection| connection.prepare_cached("COMMIT")?.execute([]));
+        if let Err(error) = committed.await? {
             die_of_failed_fsync(&error);
             let said = files::fault(&self.path, "commit", &error);
             // Whatever else goes wrong with the disk comes before the flush that makes it stand.
@@ -241,9 +219,7 @@ impl SqliteSession {
     }
 
     pub(crate) async fn roll_back(&mut self) {
-        if let Ok(connection) = self.connection()
-            && sqlx::query("ROLLBACK").execute(connection).await.is_err()
-        {
+        if !matches!(self.tried(|connection| connection.execute_batch("ROLLBACK")).await, Ok(Ok(()))) {
             self.drop_connection().await;
         }
         self.held = None;
@@ -256,7 +232,7 @@ impl SqliteSession {
         }
     }
 
-    fn fault(&self, error: &sqlx::Error) -> Fault {
+    fn fault(&self, error: &rusqlite::Error) -> Fault {
         let said = files::fault(&self.path, "append", error);
         // Too big, a constraint, a wrong type: it is the rows, not the file.
         match files::primary_code(error) {
@@ -266,43 +242,78 @@ impl SqliteSession {
     }
 }
 
+fn stopped(error: &tokio::task::JoinError) -> LogError {
+    LogError::Unavailable { operation: "open", reason: error.to_string() }
+}
+
+fn insert(connection: &Connection, rows: &[Recorded], keys: &[NewKey]) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(INSERT)?;
+    for event in rows {
+        statement.execute(params![
+            signed(event.position),
+            event.stream.as_str(),
+            signed(event.version),
+            event.event_id.as_bytes(),
+            event.event_type,
+            event.schema,
+            event.recorded_at.0,
+            event.actor,
+            event.correlation_id,
+            event.causation_id.as_ref().map(Uuid::as_bytes),
+            event.facts,
+            event.content,
+            event.salt,
+            event.commitment,
+            event.leaf_hash,
+        ])?;
+    }
+    if keys.is_empty() {
+        return Ok(());
+    }
+    let mut statement = connection.prepare_cached(INSERT_KEY)?;
+    for key in keys {
+        statement.execute(params![key.hash, key.digest, signed(key.first), signed(key.count)])?;
+    }
+    Ok(())
+}
+
 /// After a failed flush the kernel may have dropped what was to be written and say "flushed" the next time; only the
 /// file itself can be trusted, and reading it anew.
-fn die_of_failed_fsync(error: &sqlx::Error) {
-    const IOERR_FSYNC: u32 = 10 | 4 << 8;
-    const IOERR_DIR_FSYNC: u32 = 10 | 5 << 8;
+fn die_of_failed_fsync(error: &rusqlite::Error) {
+    const IOERR_FSYNC: i32 = 10 | 4 << 8;
+    const IOERR_DIR_FSYNC: i32 = 10 | 5 << 8;
     if matches!(files::extended_code(error), Some(IOERR_FSYNC | IOERR_DIR_FSYNC)) {
         tracing::error!(%error, "the disk did not flush the ledger; this process ends, start it again");
         std::process::abort();
     }
 }
 
-/// Cuts into parts whose lengths are [`SHAPES`].
-fn shaped<T>(mut items: &[T]) -> impl Iterator<Item = &[T]> {
-    std::iter::from_fn(move || {
-        let shape = SHAPES.into_iter().find(|shape| *shape <= items.len())?;
-        let (part, rest) = items.split_at(shape);
-        items = rest;
-        Some(part)
+fn head(row: &Row<'_>) -> rusqlite::Result<Head> {
+    Ok(Head {
+        clock: Micros(row.get(0)?),
+        position: row.get::<_, Option<i64>>(1)?.unwrap_or_default().unsigned_abs(),
+        recorded_at: Micros(row.get::<_, Option<i64>>(2)?.unwrap_or_default()),
+        leaf_hash: row.get(3)?,
     })
 }
 
-fn stream_and_version(row: &SqliteRow) -> Result<(StreamName, u64), sqlx::Error> {
-    let version = row.try_get::<Option<i64>, _>(1)?.unwrap_or_default();
-    Ok((StreamName::stored(row.try_get(0)?), version.unsigned_abs()))
-}
-
-fn passed(row: &SqliteRow) -> Result<Passed, sqlx::Error> {
+fn passed(row: &Row<'_>) -> rusqlite::Result<Passed> {
     let (position, leaf_hash) = read::position_and_hash(row)?;
-    Ok((position, leaf_hash, StreamName::stored(row.try_get(2)?), row.try_get::<i64, _>(3)?.unsigned_abs()))
+    Ok(Passed {
+        position,
+        leaf_hash,
+        stream: StreamName::stored(row.get(2)?),
+        version: row.get::<_, i64>(3)?.unsigned_abs(),
+        event_id: Uuid::from_bytes(row.get(4)?),
+    })
 }
 
-fn key(row: &SqliteRow) -> Result<([u8; 32], KnownKey), sqlx::Error> {
+fn key(row: &Row<'_>) -> rusqlite::Result<([u8; 32], KnownKey)> {
     let known = KnownKey {
-        digest: row.try_get(1).and_then(read::array)?,
-        first: row.try_get::<i64, _>(2)?.unsigned_abs(),
-        count: row.try_get::<i64, _>(3)?.unsigned_abs(),
-        recorded_at: Micros(row.try_get(4)?),
+        digest: row.get(1)?,
+        first: row.get::<_, i64>(2)?.unsigned_abs(),
+        count: row.get::<_, i64>(3)?.unsigned_abs(),
+        recorded_at: Micros(row.get(4)?),
     };
-    Ok((row.try_get(0).and_then(read::array)?, known))
+    Ok((row.get(0)?, known))
 }
