@@ -90,6 +90,7 @@ const CASES: &[(&str, Run)] = cases![
 const OF_DATABASES: &[&str] = &[
     "crowds::many_callers_share_commits_and_each_gets_its_own_answer",
     "reading::appends_of_other_processes_wake_followers",
+    "reading::filters_use_their_index",
     "reading::ledger_time_never_goes_back",
     "rows::blobs_come_back_and_are_kept_once",
     "guards::",

@@ -210,7 +210,7 @@ impl Desk {
 
     /// Takes the lock; on a new connection also looks whether this is the ledger that it was.
     async fn begin(&mut self) -> Result<Head, Fault> {
-        let head = self.session.begin().await?;
+        let head = self.session.begin(self.waiting.len() + self.asks.len()).await?;
         if self.session.is_new()
             && let Some(mark) = self.announce.memory.mark()
         {
@@ -313,7 +313,7 @@ impl Desk {
         let (mut ends, missing) = self.known.divide(streams.into_iter());
         if !missing.is_empty() {
             let versions = self.session.versions(&missing).await?;
-            ends.extend(versions.into_iter().map(|(stream, version)| (stream, End { version, event_id: None })));
+            ends.extend(versions.into_iter().map(|(stream, version)| (stream, End::at(version))));
         }
         Ok(ends)
     }

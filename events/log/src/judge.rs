@@ -65,6 +65,13 @@ pub(crate) struct End {
     pub(crate) event_id: Option<Uuid>,
 }
 
+impl End {
+    /// A stream of which the version alone is known.
+    pub(crate) fn at(version: u64) -> Self {
+        Self { version, event_id: None }
+    }
+}
+
 /// What a batch stands on, and what it adds.
 #[derive(Debug)]
 pub(crate) struct Ground {

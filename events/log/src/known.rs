@@ -62,7 +62,7 @@ impl Known {
         let mut events = events.into_iter();
         let goes_on = events
             .next()
-            .is_some_and(|(position, leaf_hash, ..)| position == self.position && Some(leaf_hash) == self.leaf_hash);
+            .is_some_and(|event| event.position == self.position && Some(event.leaf_hash) == self.leaf_hash);
         if !goes_on {
             return self.forget();
         }

@@ -32,11 +32,11 @@ pub(crate) enum Session {
 }
 
 impl Session {
-    /// Opens a transaction, takes the lock, and then reads the end of the ledger.
-    pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
+    /// Opens a transaction for which this many appends wait, takes the lock, and then reads the end of the ledger.
+    pub(crate) async fn begin(&mut self, waiting: usize) -> Result<Head, Fault> {
         match self {
             Self::Sqlite(session) => session.begin().await,
-            Self::Postgres(session) => session.begin().await,
+            Self::Postgres(session) => session.begin(waiting).await,
         }
     }
     pub(crate) async fn versions(&mut self, streams: &[&StreamName]) -> Result<HashMap<StreamName, u64>, Fault> {

@@ -137,6 +137,38 @@ async fn a_crash_takes_nothing_that_anybody_knew_of() {
     assert!(*log.losses().borrow() >= 5 && log.metrics().losses >= 5);
 }
 
+/// The same for a process that is alone, and flushes outside of the lock because so many wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_crash_under_a_crowd_takes_nothing_that_anybody_knew_of() {
+    let server = Server::new(&["wal_writer_delay=10s", "wal_writer_flush_after=1GB", "fsync=on"]);
+    let log = open(&server.url()).await;
+    let reader = Log::open(&server.url(), Open::ReadOnly).await.unwrap();
+    let load = Load::start(&[&log], 96, &[&log, &reader]);
+    let mut crowds = 0;
+    for _ in 0..3 {
+        sleep(Duration::from_millis(1_200)).await;
+        let mut connection = PgConnection::connect(&server.url()).await.unwrap();
+        let sql = "SELECT count(*) FROM ledger_writer WHERE durable < 9223372036854775807";
+        let (shared,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+        crowds += shared;
+        server.stop("immediate");
+        server.start();
+    }
+    sleep(Duration::from_millis(500)).await;
+    let count = load.check(&log).await;
+    assert!(count > 500, "only {count} appends came through");
+    assert!(crowds > 0, "it never flushed outside of the lock");
+    // Calm again: some appends later everything is durable at once.
+    for _ in 0..300 {
+        write(&log, "run-calm", 1).await;
+    }
+    let mut connection = PgConnection::connect(&server.url()).await.unwrap();
+    let sql = "SELECT bool_and(durable = 9223372036854775807) FROM ledger_writer";
+    let (all,): (bool,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+    assert!(all);
+    assert_eq!(*reader.went_back().borrow(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_is_restarted_under_load() {
     let server = Server::new(&[]);

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::{
     load::Load,
     outages::fill_up,
-    server::SmallDisk,
+    server::{Fixed, SmallDisk},
     support::{append, event, key, one, to, write},
 };
 use crate::{
@@ -182,6 +182,24 @@ async fn a_full_disk_under_sqlite_is_said_and_nothing_is_lost() {
     log.close().await;
     let log = Log::open(&url, Open::ReadOnly).await.unwrap();
     assert_eq!(verify(&log).await.unwrap(), Verified { events: next.first, first_bad: None });
+}
+
+/// A file that nobody may write to any more is said to be so, and is written to again once that is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_made_read_only_under_load_is_said_and_nothing_is_lost() {
+    let (url, _guard) = fresh_sqlite();
+    let log = Log::open(&url, Open::ReadWrite).await.unwrap();
+    let reader = Log::open(&url, Open::ReadOnly).await.unwrap();
+    let load = Load::start(&[&log], 6, &[&reader]);
+    sleep(Duration::from_millis(300)).await;
+    let fixed = Fixed::new(url.trim_start_matches("sqlite://"));
+    let patience = Duration::from_secs(25);
+    let error = timeout(patience, log.append(one("run-a", "run.opened"))).await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    assert_eq!(verify(&reader).await.unwrap().first_bad, None, "it can be read all the same");
+    drop(fixed);
+    sleep(Duration::from_millis(500)).await;
+    assert!(load.check(&log).await > 20);
 }
 
 /// A file that is copied while it is written to is no backup, but it is never taken for more than it holds. SQLite's own

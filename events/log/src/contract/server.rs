@@ -83,6 +83,24 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A file and its WAL that nobody can write to, not even who has them open; until it is dropped. It needs root, or a
+/// `sudo` that asks nothing.
+pub(super) struct Fixed([String; 2]);
+
+impl Fixed {
+    pub(super) fn new(file: &str) -> Self {
+        let files = [file.to_owned(), format!("{file}-wal")];
+        run_as_root("chattr", &["+i", &files[0], &files[1]]);
+        Self(files)
+    }
+}
+
+impl Drop for Fixed {
+    fn drop(&mut self) {
+        run_as_root("chattr", &["-i", &self.0[0], &self.0[1]]);
+    }
+}
+
 pub(super) struct Server {
     bin: PathBuf,
     home: TempDir,

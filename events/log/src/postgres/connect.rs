@@ -11,15 +11,13 @@ use super::read;
 use crate::{
     log::{LogError, Open},
     memory::Memory,
-    migrate::Found,
+    migrate::{Found, Migration},
 };
 
 /// Connections for everything but appends.
 const POOL: u32 = 8;
 /// How long to wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Held while tables are made, so that two processes can open an empty database at once. Any number that is ours.
-const MIGRATION_LOCK: i64 = 0x4d57_4c47;
 
 /// How every session is opened: no frozen client may hold the lock for long, and no dead one is waited for.
 ///
@@ -134,24 +132,44 @@ async fn inspect(connection: &mut PgConnection) -> Result<Found, sqlx::Error> {
     }
 }
 
+/// Applies what is missing. Several processes may come here at once: in a ledger they wait for the row that appends
+/// lock too; in an empty database the second one's first table waits for the first one's, and is then one too many.
 async fn migrate(connection: &mut PgConnection, shown: &str) -> Result<(), LogError> {
     let failed = |error: sqlx::Error| failed("migrate", &error);
-    let mut transaction = connection.begin().await.map_err(failed)?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)")
-        .bind(MIGRATION_LOCK)
-        .execute(&mut *transaction)
-        .await
-        .map_err(failed)?;
-    // Again, under the lock: another process may have been quicker.
-    for migration in inspect(&mut transaction).await.map_err(failed)?.missing(shown)? {
-        sqlx::raw_sql(migration.postgres).execute(&mut *transaction).await.map_err(failed)?;
+    loop {
+        let found = inspect(connection).await.map_err(failed)?;
+        let mut transaction = connection.begin().await.map_err(failed)?;
+        if matches!(found, Found::Ledger(_)) {
+            let lock = "SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE";
+            sqlx::query(lock).execute(&mut *transaction).await.map_err(failed)?;
+        }
+        // Again: another process may have been quicker.
+        let missing = inspect(&mut transaction).await.map_err(failed)?.missing(shown)?;
+        match apply(&mut transaction, missing).await {
+            Ok(()) => return transaction.commit().await.map_err(failed),
+            Err(error) if found == Found::Nothing && is_there_already(&error) => {
+                transaction.rollback().await.map_err(failed)?;
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+async fn apply(connection: &mut PgConnection, missing: &[Migration]) -> Result<(), sqlx::Error> {
+    for migration in missing {
+        sqlx::raw_sql(migration.postgres).execute(&mut *connection).await?;
         sqlx::query("INSERT INTO ledger_schema (version, application) VALUES ($1, 'midwatch')")
             .bind(i32::try_from(migration.number).unwrap_or(i32::MAX))
-            .execute(&mut *transaction)
-            .await
-            .map_err(failed)?;
+            .execute(&mut *connection)
+            .await?;
     }
-    transaction.commit().await.map_err(failed)
+    Ok(())
+}
+
+/// A table, or its name among PostgreSQL's own rows.
+fn is_there_already(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    matches!(code.as_deref(), Some("42P07" | "23505"))
 }
 
 /// What of a text that should be an address can be shown: a password stands before the last `@` or after a `?`.

@@ -1,4 +1,4 @@
-//! The second connection of a process that is not the only writer: it flushes what was committed without a flush, moves
+//! The second connection of a process that is not the only writer, or for which a crowd waits: it flushes what was committed without a flush, moves
 //! the durable mark, and only then lets the answers go.
 
 use std::{sync::Arc, time::Duration};
@@ -66,7 +66,7 @@ impl Flusher {
                         let _ = returned.send(if flushed { batch.leave(&self.announce) } else { batch.take_back() });
                     }
                 }
-                () = self.seat.not_alone.notified(), if self.connection.is_none() => self.connect().await,
+                () = self.seat.needed.notified(), if self.connection.is_none() => self.connect().await,
                 () = sleep(BEAT) => self.beat().await,
             }
         }

@@ -1,14 +1,14 @@
 //! This process's row among the writers, and what a commit may leave to the flusher.
 //!
-//! Who is alone commits synchronously, and its row says that everything is durable. Who is not commits without waiting
-//! for the disk, and the flusher moves the mark. Each transaction decides under the lock which of the two it is; going
+//! Who is alone commits synchronously, and its row says that everything is durable. Who is not, or for whom a crowd
+//! waits, commits without waiting for the disk, and the flusher moves the mark. Each transaction decides under the lock which of the two it is; going
 //! from one to the other takes a synchronous commit that says so, so that at any moment either every commit is
 //! synchronous or readers go by the mark.
 //!
 //! A process is taken for dead when its row was not beaten for [`DEAD`] by the database's clock. A wrong guess costs
 //! nothing but speed: whoever finds its row gone takes a seat again before it commits anything without a flush.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use sqlx::{PgConnection, Row as _, postgres::PgRow};
 use tokio::sync::Notify;
@@ -18,6 +18,13 @@ use super::read::signed;
 
 /// The durable mark of a process that is alone; in SQL it is written out.
 const ALL: i64 = i64::MAX;
+
+/// Appends that wait for one transaction are a crowd; the next ones are then judged and inserted while it is flushed.
+/// With fewer the way to the flusher and back costs more than it gains.
+const CROWD: usize = 32;
+/// Transactions after the last one with a crowd that still count as such: going from one to the other costs a few
+/// statements.
+const CALM: u32 = 256;
 
 /// Positions up to this one are durable; for statements of readers.
 macro_rules! durable {
@@ -65,8 +72,10 @@ pub(crate) struct Seat {
     pub(super) writer: Uuid,
     /// The flusher has a connection; without it every commit is synchronous.
     flushes: AtomicBool,
-    /// Told when there are other writers: the flusher is needed.
-    pub(super) not_alone: Notify,
+    /// Transactions that are left until it is no longer a crowd that waits.
+    crowd: AtomicU32,
+    /// Told when there are other writers, or a crowd: the flusher is needed.
+    pub(super) needed: Notify,
 }
 
 /// What a transaction is, found under the lock.
@@ -76,7 +85,7 @@ pub(super) enum Standing {
     Alone,
     /// The rows have to change with this transaction, or there is no flusher: it commits synchronously.
     Settle { alone: bool },
-    /// One of several; the mark stands at `durable`.
+    /// One of several, or the writer for a crowd; the mark stands at `durable`.
     Shared { durable: u64 },
 }
 
@@ -85,21 +94,28 @@ impl Seat {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         let writer = uuid::Builder::from_random_bytes(random).into_uuid();
-        Ok(Self { writer, flushes: AtomicBool::new(false), not_alone: Notify::new() })
+        Ok(Self { writer, flushes: AtomicBool::new(false), crowd: AtomicU32::new(0), needed: Notify::new() })
     }
 
     pub(super) fn set_flushes(&self, flushes: bool) {
         self.flushes.store(flushes, Ordering::SeqCst);
     }
 
+    /// How many appends wait for the transaction that begins; only the session says so.
+    pub(super) fn waiting(&self, appends: usize) {
+        let left = self.crowd.load(Ordering::Relaxed);
+        let crowd = if appends >= CROWD { CALM } else { left.saturating_sub(1) };
+        self.crowd.store(crowd, Ordering::Relaxed);
+    }
+
     pub(super) fn standing(&self, head: &PgRow) -> Result<Standing, sqlx::Error> {
         let (mine, others, seats): (Option<i64>, i64, i64) = (head.try_get(4)?, head.try_get(5)?, head.try_get(6)?);
         let all_durable: bool = head.try_get(7)?;
-        if others == 0 {
+        if others == 0 && self.crowd.load(Ordering::Relaxed) == 0 {
             let said = mine == Some(ALL) && seats == 1;
             return Ok(if said { Standing::Alone } else { Standing::Settle { alone: true } });
         }
-        self.not_alone.notify_one();
+        self.needed.notify_one();
         if mine.is_some() && !all_durable && self.flushes.load(Ordering::SeqCst) {
             return Ok(Standing::Shared { durable: head.try_get::<i64, _>(8)?.unsigned_abs() });
         }

@@ -94,7 +94,8 @@ impl PostgresSession {
         self.connection.as_mut().ok_or_else(|| lost("no connection"))
     }
 
-    pub(crate) async fn begin(&mut self) -> Result<Head, Fault> {
+    pub(crate) async fn begin(&mut self, waiting: usize) -> Result<Head, Fault> {
+        self.seat.waiting(waiting);
         self.is_new = self.connection.is_none();
         if self.is_new {
             let mut connection = step(connect::appending(&self.options)).await?;

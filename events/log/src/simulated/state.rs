@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended, Expected},
-    judge::{Ground, Head, KnownKey, Prepared},
+    judge::{End, Ground, Head, KnownKey, Prepared},
     log::Filter,
     memory::Memory,
     metrics::Counters,
@@ -82,11 +82,11 @@ impl State {
             clock,
         };
         let streams = sent.prepared.append.entries.iter().map(|entry| &entry.stream);
-        let versions: HashMap<_, _> = streams.map(|stream| (stream.clone(), self.version(stream))).collect();
+        let ends: HashMap<_, _> = streams.map(|stream| (stream.clone(), End::at(self.version(stream)))).collect();
         let asked = sent.prepared.append.keys.iter();
         let keys = asked.filter_map(|key| Some((key.hash, *self.keys.get(&key.hash)?))).collect();
         let found = self.found(&sent.prepared.append);
-        let mut ground = Ground::new(head, versions, keys, &found);
+        let mut ground = Ground::new(head, ends, keys, &found);
         let answer = judge(&mut ground, &sent.prepared, &found);
         let (wrote, events) = (!ground.rows.is_empty(), ground.rows.len() as u64);
         for event in ground.rows {
