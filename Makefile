@@ -47,6 +47,10 @@ nextest:
 	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
 	scripts/with-services.sh $(NEXTEST) --locked
 
+.PHONY: soak
+soak: ## Play simulated months of the engine on new seeds: for ten minutes, MINUTES=n, or SEEDS=n [FROM=n]
+	cargo test --locked -p midwatch-engine --test simulation -- --ignored --nocapture soak
+
 .PHONY: accept
 accept: ## Run every test and write the snapshots anew; review them with git diff
 	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)

@@ -6,7 +6,7 @@
 //! The holder starts no act later than [`ACT_UNTIL`] after its last renewal, so it stops first.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -66,7 +66,7 @@ fn millis(span: Duration) -> u64 {
 /// What this process has seen of other processes' leases.
 #[derive(Debug, Default)]
 pub struct Watchman {
-    seen: HashMap<RunId, Seen>,
+    seen: BTreeMap<RunId, Seen>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ impl Watchman {
     /// A fault of the database; what was seen so far stays.
     pub async fn round(&mut self, engine: &Engine, mine: impl Fn(RunId) -> bool) -> Result<(), EngineError> {
         let rows = runs::in_states(engine, &["running"], u32::MAX).await?;
-        let leases: HashMap<_, _> =
+        let leases: BTreeMap<_, _> =
             lease::read_all(engine.log()).await?.into_iter().map(|row| (row.run, (row.take, row.beat))).collect();
         let now = engine.world().clock.monotonic();
         self.seen.retain(|run, _| rows.iter().any(|row| row.id == *run));

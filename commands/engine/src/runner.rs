@@ -4,7 +4,7 @@
 //! executes the work is handed in as an [`Executor`]; the engine knows no tools.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
@@ -92,7 +92,7 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
     let seen = engine.log().head().await.unwrap_or(0);
     let beaten = engine.world().clock.monotonic();
     let (finished, ended) = mpsc::unbounded_channel();
-    let (held, left_alone) = (HashMap::new(), HashMap::new());
+    let (held, left_alone) = (BTreeMap::new(), BTreeMap::new());
     let (opened, watchman) = (BTreeSet::new(), Watchman::default());
     let runner = Runner { engine, executor, held, left_alone, finished, opened, seen, beaten, watchman };
     runner.run(stop, ended).await;
@@ -115,9 +115,9 @@ impl Drop for Over {
 struct Runner {
     engine: Engine,
     executor: Arc<dyn Executor>,
-    held: HashMap<RunId, Held>,
+    held: BTreeMap<RunId, Held>,
     /// Runs that could not be taken, until then in monotonic time: they keep nobody else from being taken.
-    left_alone: HashMap<RunId, Duration>,
+    left_alone: BTreeMap<RunId, Duration>,
     /// Each run's task says here that it is over.
     finished: mpsc::UnboundedSender<RunId>,
     /// Runs that were opened while we followed, and not looked at yet.
@@ -288,7 +288,8 @@ async fn take(engine: &Engine, run: RunId) -> Result<Option<Job>, EngineError> {
     let worker = engine.process();
     let taken = handle::<Run>(engine, &stream, &origin, None, |_| Ok(RunCommand::Take { worker, now })).await;
     match taken {
-        Ok(_) => {}
+        // Where the answer was lost, the run itself says whose it is: one that nobody knows to hold would be given up.
+        Ok(_) | Err(EngineError::Unknown) => {}
         Err(EngineError::Refused(_)) => return Ok(None),
         Err(error) => return Err(error),
     }
