@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use midwatch_commands::{Refusal, routine::Edit, trigger::TriggerCommand};
 use midwatch_engine::{
-    Engine, EngineError, Origin, Request, intake::Posted, routines::NewRoutine, triggers::NewTrigger,
+    Engine, EngineError, Origin, Request,
+    intake::Posted,
+    routines::NewRoutine,
+    triggers::{NewSecret, NewTrigger},
 };
 use midwatch_events::{
     Actor,
@@ -179,6 +182,8 @@ impl Asking {
             instruction: routine.is_none().then(|| "Look at it.".to_owned()),
             intake,
             limits: Limits::default(),
+            scheme: None,
+            secret: NewSecret::Made,
             owner: None,
         };
         let Some(made) = answered(self.engine.create_trigger(&new, &me(), Some(request)).await)? else {
@@ -215,6 +220,10 @@ fn posted(id: &str) -> Posted {
         headers: vec![],
         body: id.as_bytes().to_vec(),
         sender_id: Some(id.to_owned()),
+        id_alone: false,
+        signed: None,
+        alike: None,
+        secret: None,
         event_type: None,
         unparsed: None,
     }

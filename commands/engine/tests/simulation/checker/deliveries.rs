@@ -71,11 +71,8 @@ impl Checker {
         }
         let trigger = self.triggers.get_mut(&id).ok_or("a trigger that was never made")?;
         match event {
-            TriggerEvent::SampleCaptured { .. } => {
-                if std::mem::replace(&mut trigger.sampled, true) {
-                    return Err("a second sample".to_owned());
-                }
-            }
+            TriggerEvent::SampleCaptured { .. } if trigger.sampled => return Err("a second sample".to_owned()),
+            TriggerEvent::SampleCaptured { .. } => trigger.sampled = true,
             TriggerEvent::Confirmed { .. } => trigger.confirmed = true,
             TriggerEvent::Paused {} | TriggerEvent::Deleted {} => trigger.closed = true,
             TriggerEvent::Resumed {} => trigger.closed = false,

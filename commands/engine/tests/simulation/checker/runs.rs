@@ -64,11 +64,8 @@ impl Checker {
             return Err("something happens to a run that is over".to_owned());
         }
         match event {
-            RunEvent::Taken { worker, .. } => {
-                if run.taken.replace((*worker, scene.now_us)).is_some() {
-                    return Err("taken twice".to_owned());
-                }
-            }
+            RunEvent::Taken { .. } if run.taken.is_some() => return Err("taken twice".to_owned()),
+            RunEvent::Taken { worker, .. } => run.taken = Some((*worker, scene.now_us)),
             RunEvent::ToolCallDecided(decision) => {
                 if worker != Some(scene.port) {
                     return Err("a call of somebody who does not hold the run (promise 3)".to_owned());
