@@ -59,3 +59,7 @@ accept: ## Run every test and write the snapshots anew; review them with git dif
 .PHONY: bench
 bench: ## Measure beside other event stores, and write docs/benchmarks.md (QUICK=1: under three minutes, writes nothing)
 	benches/run.sh
+
+.PHONY: bench-schedule
+bench-schedule: ## Measure the clock with 100,000 routines, 10,000 of them due at once, and with 1,000,000 idle (QUICK=1: fewer)
+	benches/schedule.sh

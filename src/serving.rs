@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use midwatch_engine::{Engine, clock, processes, projector, reactor, runner};
+use midwatch_engine::{Engine, clock, projector, reactor, runner};
 use midwatch_events::{engine::Role, user::Access};
 use midwatch_gateway::{Gateway, GatewayOptions};
 use midwatch_ingress::{
@@ -97,7 +97,6 @@ async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
     }
     if let Some(executor) = executor {
         tasks.spawn(named("runner", runner::run(engine.clone(), executor, stopped.clone())));
-        tasks.spawn(named("runner's sign of life", processes::be_a_runner(engine.clone(), stopped.clone())));
     }
     tasks.spawn(named("memory of the highest position", remember(engine.clone(), stopped)));
     let address = web.as_ref().map(|web| web.listen);

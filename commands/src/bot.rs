@@ -20,6 +20,8 @@ pub struct Bot {
     pub tools: BTreeSet<String>,
     /// It gets no more work.
     pub retired: bool,
+    /// Its endpoint did not answer when it was last tried.
+    pub unreachable: bool,
 }
 
 /// What can be asked of a Bot.
@@ -42,6 +44,8 @@ pub enum BotCommand {
     Withdraw(Vec<String>),
     /// Give it no more work.
     Retire,
+    /// Its endpoint was tried; whether it answered.
+    Tried(bool),
 }
 
 impl Bot {
@@ -101,6 +105,11 @@ impl Decider for Bot {
                 self.workable()?;
                 vec![BotEvent::Retired {}.into()]
             }
+            BotCommand::Tried(answered) => match (self.workable().is_ok(), answered) {
+                (true, false) if !self.unreachable => vec![BotEvent::Unreachable {}.into()],
+                (true, true) if self.unreachable => vec![BotEvent::Reachable {}.into()],
+                (true | false, _) => vec![],
+            },
         })
     }
 
@@ -117,6 +126,8 @@ impl Decider for Bot {
                 self.tools.remove(tool);
             }),
             BotEvent::Retired {} => self.retired = true,
+            BotEvent::Unreachable {} => self.unreachable = true,
+            BotEvent::Reachable {} => self.unreachable = false,
         }
     }
 }
@@ -141,6 +152,22 @@ mod tests {
         for bad in ["", "bots.example", "ftp://x/", "http://", "http://u:p@x/", "http://x /", "https:///path"] {
             assert!(matches!(register(Some(bad)), Err(Refusal::Invalid(_))), "{bad}");
         }
+    }
+
+    #[test]
+    fn whether_it_answers_is_said_when_that_changes() {
+        let mut bot = Bot::default();
+        assert_eq!(bot.decide(BotCommand::Tried(false)), Ok(vec![]));
+        for event in register(None).unwrap() {
+            bot.evolve(&event.facts, Micros(0));
+        }
+        assert_eq!(bot.decide(BotCommand::Tried(true)), Ok(vec![]));
+        assert_eq!(bot.decide(BotCommand::Tried(false)), Ok(vec![BotEvent::Unreachable {}.into()]));
+        bot.evolve(&BotEvent::Unreachable {}, Micros(1));
+        assert_eq!(bot.decide(BotCommand::Tried(false)), Ok(vec![]));
+        assert_eq!(bot.decide(BotCommand::Tried(true)), Ok(vec![BotEvent::Reachable {}.into()]));
+        bot.evolve(&BotEvent::Reachable {}, Micros(2));
+        assert!(!bot.unreachable);
     }
 
     #[test]

@@ -5,10 +5,12 @@
 
 use midwatch_events::{
     AnyEvent, Recorded,
+    bot::BotEvent,
     delivery::{DeliveryEvent, Received, ReceivedStatus},
-    id::{DeliveryId, RoutineId, RunId, TriggerId},
+    id::{BotId, DeliveryId, RoutineId, RunId, TriggerId, UserId},
     routine::{DeliveryQueued, DropReason, RoutineEvent},
     trigger::TriggerEvent,
+    user::UserEvent,
 };
 
 /// What a delivery, or the next run, belongs to.
@@ -18,6 +20,15 @@ pub enum TargetId {
     Routine(RoutineId),
     /// A trigger with its own instruction.
     Trigger(TriggerId),
+}
+
+/// Whose end is the end of a routine's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WorksFor {
+    /// The Bot that does it.
+    Bot(BotId),
+    /// The person it belongs to.
+    Owner(UserId),
 }
 
 /// One consequence.
@@ -32,8 +43,10 @@ pub enum Reaction {
         /// Where it waits.
         target: TargetId,
     },
-    /// A target may be free for the next delivery.
+    /// A target may be free for the next window or delivery that waits.
     ClaimNext(TargetId),
+    /// Routines that cannot go on are switched off.
+    Suspend(WorksFor),
     /// A delivery waits.
     MarkQueued(DeliveryQueued),
     /// A delivery became a run.
@@ -59,6 +72,7 @@ impl Reaction {
         match self {
             Self::Queue { .. } => "queue",
             Self::ClaimNext(_) => "claim_next",
+            Self::Suspend(_) => "suspend",
             Self::MarkQueued(_) => "mark_queued",
             Self::MarkStarted { .. } => "mark_started",
             Self::MarkDropped { .. } => "mark_dropped",
@@ -73,12 +87,32 @@ pub fn reactions(event: &AnyEvent, recorded: &Recorded) -> Vec<Reaction> {
         AnyEvent::Delivery(event, _) => of_delivery(event),
         AnyEvent::Routine(event, _) => of_routine(event, recorded.stream.uuid().map(RoutineId::new)),
         AnyEvent::Trigger(event, _) => of_trigger(event, recorded.stream.uuid().map(TriggerId::new)),
-        AnyEvent::Bot(_)
-        | AnyEvent::Boundary(..)
-        | AnyEvent::Engine(..)
-        | AnyEvent::Repeat(..)
-        | AnyEvent::Run(..)
-        | AnyEvent::User(..) => vec![],
+        AnyEvent::Bot(event) => of_bot(event, recorded.stream.uuid().map(BotId::new)),
+        AnyEvent::User(event, _) => of_user(event),
+        AnyEvent::Boundary(..) | AnyEvent::Engine(..) | AnyEvent::Repeat(..) | AnyEvent::Run(..) => vec![],
+    }
+}
+
+fn of_bot(event: &BotEvent, stream: Option<BotId>) -> Vec<Reaction> {
+    match event {
+        BotEvent::Retired {} => stream.map(|bot| Reaction::Suspend(WorksFor::Bot(bot))).into_iter().collect(),
+        BotEvent::Registered { .. }
+        | BotEvent::ToolsGranted { .. }
+        | BotEvent::ToolsWithdrawn { .. }
+        | BotEvent::Unreachable {}
+        | BotEvent::Reachable {} => vec![],
+    }
+}
+
+fn of_user(event: &UserEvent) -> Vec<Reaction> {
+    match event {
+        UserEvent::Revoked { user } => vec![Reaction::Suspend(WorksFor::Owner(*user))],
+        UserEvent::Invited { .. }
+        | UserEvent::LinkIssued { .. }
+        | UserEvent::SignedIn { .. }
+        | UserEvent::SignedOut { .. }
+        | UserEvent::TokenIssued { .. }
+        | UserEvent::TokenRevoked { .. } => vec![],
     }
 }
 
@@ -121,7 +155,9 @@ fn of_routine(event: &RoutineEvent, stream: Option<RoutineId>) -> Vec<Reaction> 
         | RoutineEvent::Rearmed { .. }
         | RoutineEvent::RunClaimed(_)
         | RoutineEvent::WindowsMissed { .. }
-        | RoutineEvent::WindowSkipped { .. } => vec![],
+        | RoutineEvent::WindowSkipped { .. }
+        | RoutineEvent::WindowQueued { .. }
+        | RoutineEvent::WindowHeld { .. } => vec![],
     }
 }
 

@@ -43,6 +43,9 @@ pub enum Refusal {
     /// The Bot gets no more work.
     #[error("the Bot is retired; give the work to another one")]
     BotRetired,
+    /// The owner may do nothing any more.
+    #[error("the routine's owner was revoked; make one that belongs to somebody else")]
+    OwnerRevoked,
     /// The run is over.
     #[error("the run has ended")]
     RunEnded,
@@ -79,6 +82,7 @@ impl Refusal {
             | Self::NotAdopted
             | Self::AlreadySo(_)
             | Self::BotRetired
+            | Self::OwnerRevoked
             | Self::RunEnded
             | Self::Stale
             | Self::TurnLimit { .. }
@@ -100,6 +104,7 @@ impl Refusal {
             Self::NotAdopted => "not_adopted",
             Self::AlreadySo(_) => "already_so",
             Self::BotRetired => "bot_retired",
+            Self::OwnerRevoked => "owner_revoked",
             Self::RunEnded => "run_ended",
             Self::Stale => "stale",
             Self::TurnLimit { .. } => "turn_limit",

@@ -5,7 +5,9 @@
 //! moves the high-water mark: the next window is always strictly later than the last, and is never looked for behind
 //! it. The clock's part is in `windows.rs`.
 
+mod limits;
 mod windows;
+mod zone_data;
 
 use std::sync::Arc;
 
@@ -13,7 +15,9 @@ use midwatch_events::{
     Micros, New,
     id::{BotId, ProcessId, RoutineId, RunId, UserId},
     key::Key,
-    routine::{Limits, RoutineContent, RoutineEvent, RunClaimed, RunSettled, SuspendCause, Work},
+    routine::{
+        Limits, MissedReason, RearmCause, RoutineContent, RoutineEvent, RunClaimed, RunSettled, SuspendCause, Work,
+    },
     run::{Cause, Outcome, Reason, WorkKind},
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +29,7 @@ use crate::{
     target::{ClaimNext, FAILURES_MAX, Queueing, Target, TargetEvent, claim_key},
 };
 
+pub(crate) use limits::check_limits;
 pub use windows::Tick;
 
 /// Whether a routine is due at all.
@@ -71,8 +76,16 @@ pub struct Routine {
     pub anchor: Micros,
     /// The next window.
     pub next: Option<Micros>,
-    /// The last window that ended: claimed, missed or skipped. No window up to it is ever due again.
+    /// The last window that ended or waits: claimed, missed, skipped or queued. No window up to it is ever due again.
     pub ended_up_to: Option<Micros>,
+    /// The window that waits for the live run to end.
+    pub queued: Option<Micros>,
+    /// The window that nobody could run when it was looked at, and why.
+    pub held: Option<(Micros, MissedReason)>,
+    /// The next window is the first later than this, or than [`Routine::ended_up_to`].
+    pub counted_from: Option<Micros>,
+    /// The release of the time-zone data that was in use last.
+    pub tzdb: Option<String>,
     /// Whether it is due at all.
     pub phase: Phase,
     /// What is live and what waits.
@@ -125,6 +138,8 @@ pub enum RoutineCommand {
     Delete,
     /// Look at its windows.
     Tick(Tick),
+    /// Look whether time-zone data of this release moves its next window.
+    Rearm(&'static str),
     /// Run it now, whatever its windows say.
     RunNow {
         /// The run's id, derived from the request.
@@ -208,9 +223,26 @@ impl Routine {
         }
     }
 
+    /// A window has ended or waits; one that had waited does so no more.
     fn ended(&mut self, window: Micros, next: Option<Micros>) {
         self.ended_up_to = self.ended_up_to.max(Some(window));
+        self.queued = self.queued.filter(|queued| *queued > window);
+        self.held = self.held.filter(|(held, _)| *held > window);
         self.next = next;
+    }
+
+    /// The next window was looked for anew at `at`; what waited or was held does not exist any more.
+    fn counts_from(&mut self, at: Micros, next: Option<Micros>) {
+        self.queued = None;
+        self.held = None;
+        self.next = next;
+        self.counted_from = Some(windows::just_before(next.map_or(at, |next| next.min(at))));
+    }
+
+    fn off(&mut self, phase: Phase) {
+        self.turn(phase);
+        self.queued = None;
+        self.held = None;
     }
 
     fn create(&self, create: Create) -> Result<Vec<New<RoutineEvent>>, Refusal> {
@@ -246,6 +278,11 @@ impl Routine {
             named("routine", &name)?;
             events.push(RoutineEvent::Renamed { name }.into());
         }
+        let limits = edit.limits.filter(|limits| *limits != self.limits);
+        limits.as_ref().map(check_limits).transpose()?;
+        let mut after = self.clone();
+        after.limits = limits.clone().unwrap_or(after.limits);
+        let mut rescheduled = None;
         if let Some(text) = edit.schedule {
             let schedule = parse(&text)?;
             let text = schedule.to_json();
@@ -254,19 +291,32 @@ impl Routine {
                     let sentence = "the one time of this schedule has passed; choose a later `at`";
                     return Err(Refusal::Invalid(sentence.to_owned()));
                 }
-                let next_us = self.next_from(&schedule, edit.now, edit.now);
-                events.push(RoutineEvent::Rescheduled { schedule: text, anchor_us: edit.now, next_us }.into());
+                let next_us = after.next_from(&schedule, edit.now, edit.now);
+                rescheduled = Some(RoutineEvent::Rescheduled { schedule: text, anchor_us: edit.now, next_us });
             }
         }
+        let rearmed = after.rearm_for_max_runs(edit.now).filter(|_| limits.is_some() && rescheduled.is_none());
+        events.extend(rescheduled.map(New::from));
         if let Some(work) = edit.work {
             let kind = work_kind(&work)?;
             events.push(New::with(RoutineEvent::WorkReplaced { work: kind }, RoutineContent::WorkReplaced(work)));
         }
-        if let Some(limits) = edit.limits.filter(|limits| *limits != self.limits) {
-            check_limits(&limits)?;
-            events.push(RoutineEvent::LimitsReplaced { limits }.into());
-        }
+        events.extend(limits.map(|limits| New::from(RoutineEvent::LimitsReplaced { limits })));
+        events.extend(rearmed.map(New::from));
         Ok(events)
+    }
+
+    /// Another number of runs ends the routine, or begins it again: windows before this instant then do not exist.
+    fn rearm_for_max_runs(&self, now: Micros) -> Option<RoutineEvent> {
+        let cause = RearmCause::MaxRuns;
+        match (self.over_max_runs(), self.next) {
+            (true, Some(_)) => Some(RoutineEvent::Rearmed { next_us: None, cause, tzdb: None }),
+            (false, None) => {
+                let next_us = self.next_from(self.schedule.as_ref()?, now, self.anchor);
+                next_us.map(|_| RoutineEvent::Rearmed { next_us, cause, tzdb: None })
+            }
+            (true, None) | (false, Some(_)) => None,
+        }
     }
 
     fn resume(&self, now: Micros) -> Result<Vec<New<RoutineEvent>>, Refusal> {
@@ -339,20 +389,6 @@ fn work_kind(work: &Work) -> Result<WorkKind, Refusal> {
     }
 }
 
-pub(crate) fn check_limits(limits: &Limits) -> Result<(), Refusal> {
-    let day = 86_400;
-    for (name, value, least, most) in [
-        ("grace_s", limits.grace_s, 0, 7 * day),
-        ("deadline_s", limits.deadline_s, 1, 7 * day),
-        ("max_turns", limits.max_turns, 1, 1_000),
-    ] {
-        if value < least || value > most {
-            return Err(Refusal::Invalid(format!("{name} is {value}; it must be {least} to {most}")));
-        }
-    }
-    Ok(())
-}
-
 fn target_events(events: Vec<TargetEvent>, bot: Option<BotId>, next: Option<Micros>) -> Vec<New<RoutineEvent>> {
     let family = |event| match event {
         TargetEvent::Queued(queued) => RoutineEvent::DeliveryQueued(queued),
@@ -395,14 +431,20 @@ impl Decider for Routine {
                 events.extend(target_events(self.target.drop_all(), self.bot, self.next));
                 Ok(events)
             }
-            RoutineCommand::Tick(tick) => Ok(self.tick(tick)),
+            RoutineCommand::Tick(tick) => Ok(self.tick(&tick)),
+            RoutineCommand::Rearm(tzdb) => {
+                let (Phase::Active, Some(schedule)) = (self.phase, self.schedule.as_ref()) else { return Ok(vec![]) };
+                Ok(zone_data::rearmed(self, schedule, tzdb).into_iter().map(New::from).collect())
+            }
             RoutineCommand::RunNow { run, process } => self.run_now(run, process),
             RoutineCommand::Queue(asked) => {
                 Ok(target_events(self.target.queue(asked, self.existing().is_err()), self.bot, self.next))
             }
             RoutineCommand::ClaimNext(claim) => {
                 let Ok(id) = self.existing() else { return Ok(vec![]) };
-                Ok(target_events(self.target.claim_next(&id.to_string(), claim, self.may_start()), self.bot, self.next))
+                // A window that waits goes first.
+                let may_start = self.may_start() && self.queued.is_none();
+                Ok(target_events(self.target.claim_next(&id.to_string(), claim, may_start), self.bot, self.next))
             }
             RoutineCommand::Settle { run, outcome, reason } => {
                 if self.target.live != Some(run) {
@@ -420,7 +462,7 @@ impl Decider for Routine {
         }
     }
 
-    fn evolve(&mut self, event: &RoutineEvent, _at: Micros) {
+    fn evolve(&mut self, event: &RoutineEvent, at: Micros) {
         self.version += 1;
         match event {
             RoutineEvent::Created { .. } if self.id.is_some() => {}
@@ -435,7 +477,7 @@ impl Decider for Routine {
                 self.work_at = self.version;
                 self.limits = limits.clone();
                 self.anchor = *anchor_us;
-                self.next = *next_us;
+                self.counts_from(*anchor_us, *next_us);
                 self.phase = Phase::Active;
             }
             RoutineEvent::Renamed { name } => self.name.clone_from(name),
@@ -443,28 +485,43 @@ impl Decider for Routine {
                 self.schedule_text.clone_from(schedule);
                 self.schedule = Schedule::parse(schedule).ok().map(Arc::new);
                 self.anchor = *anchor_us;
-                self.next = *next_us;
+                self.counts_from(*anchor_us, *next_us);
             }
             RoutineEvent::WorkReplaced { work } => {
                 self.work = Some(*work);
                 self.work_at = self.version;
             }
             RoutineEvent::LimitsReplaced { limits } => self.limits = limits.clone(),
-            RoutineEvent::Paused {} => self.turn(Phase::Paused),
-            RoutineEvent::Suspended { .. } => self.turn(Phase::Suspended),
-            RoutineEvent::Deleted {} => self.turn(Phase::Deleted),
+            RoutineEvent::Paused {} => self.off(Phase::Paused),
+            RoutineEvent::Suspended { .. } => self.off(Phase::Suspended),
+            RoutineEvent::Deleted {} => self.off(Phase::Deleted),
             RoutineEvent::Resumed { next_us } => {
                 self.turn(Phase::Active);
-                self.next = *next_us;
+                self.counts_from(at, *next_us);
                 self.target.failures = 0;
             }
-            RoutineEvent::Rearmed { next_us } => self.next = *next_us,
+            RoutineEvent::Rearmed { next_us, cause: RearmCause::Lifted | RearmCause::MaxRuns, .. } => {
+                self.counts_from(at, *next_us);
+            }
+            RoutineEvent::Rearmed { next_us, cause: RearmCause::ZoneData, tzdb } => {
+                self.next = *next_us;
+                self.held = None;
+                self.tzdb.clone_from(tzdb);
+            }
+            RoutineEvent::WindowQueued { window_us, next_us, .. } => {
+                self.ended(*window_us, *next_us);
+                self.queued = Some(*window_us);
+            }
+            RoutineEvent::WindowHeld { window_us, reason, .. } => self.held = Some((*window_us, *reason)),
             RoutineEvent::WindowsMissed { last_us, next_us, .. } => self.ended(*last_us, *next_us),
             RoutineEvent::WindowSkipped { window_us, next_us, .. } => self.ended(*window_us, *next_us),
             RoutineEvent::RunClaimed(claim) => {
                 self.target.claimed(claim);
                 match claim.window_us {
-                    Some(window) => self.ended(window, claim.next_us),
+                    Some(window) => {
+                        self.ended(window, claim.next_us);
+                        self.tzdb.clone_from(&claim.tzdb);
+                    }
                     None => self.next = claim.next_us,
                 }
             }

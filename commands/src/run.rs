@@ -49,6 +49,16 @@ pub struct Run {
     pub open_calls: BTreeMap<CallId, Decision>,
     /// How it ended.
     pub ended: Option<(Outcome, Option<Reason>)>,
+    /// The Bot has answered a turn.
+    pub answered: bool,
+    /// Attempts that failed before anything acted.
+    pub attempts_failed: u32,
+    /// When the next attempt begins, while it waits for that.
+    pub retry_at: Option<Micros>,
+    /// Calls whose outcome nobody knows.
+    pub unknown_calls: BTreeMap<CallId, Decision>,
+    /// Its runner has said how it went, after it was over.
+    pub reported_late: bool,
 }
 
 /// What can be asked of a run.
@@ -103,8 +113,43 @@ pub enum RunCommand {
         /// The result itself, or where it is.
         content: RunContent,
     },
+    /// It failed before anything acted; it is tried again where its routine says so.
+    FailAttempt {
+        /// The runner's take.
+        take: u32,
+        /// Why it failed.
+        reason: Option<Reason>,
+        /// What went wrong.
+        error: String,
+        /// The store's time.
+        now: Micros,
+    },
     /// It is over.
     End(End),
+    /// A call's outcome arrives after the run was ended by somebody else.
+    EndCallLate {
+        /// The take the call was made in.
+        take: u32,
+        /// The call.
+        call: CallId,
+        /// What became of it.
+        result: CallResult,
+        /// HMAC of the result.
+        result_digest: Digest,
+        /// Its length in bytes.
+        result_bytes: u64,
+        /// How long it took, in microseconds.
+        duration_us: u64,
+        /// The result itself, or where it is: as beside an outcome in time.
+        content: RunContent,
+    },
+    /// Its runner says how it went, after the run was ended by somebody else.
+    ReportLate {
+        /// The process that reports.
+        worker: ProcessId,
+        /// How it went there.
+        end: End,
+    },
 }
 
 /// How a run ends.
@@ -159,6 +204,41 @@ impl Run {
     fn held(&self, take: u32) -> Result<&Opened, Refusal> {
         let opened = self.live()?;
         if take == self.take && take != 0 { Ok(opened) } else { Err(Refusal::Stale) }
+    }
+
+    /// Whether nothing has acted yet: another attempt then repeats nothing.
+    #[must_use]
+    pub fn untouched(&self) -> bool {
+        self.calls == 0 && self.turn <= 1 && !self.answered
+    }
+
+    fn fail_attempt(
+        &self,
+        take: u32,
+        reason: Option<Reason>,
+        error: String,
+        now: Micros,
+    ) -> Result<Vec<New<RunEvent>>, Refusal> {
+        let retry = self.held(take)?.retry;
+        let safe = self.untouched() && (self.turn == 0 || reason == Some(Reason::BotUnreachable));
+        let Some(retry) = retry.filter(|retry| safe && self.attempts_failed < retry.times) else {
+            return Ok(vec![]);
+        };
+        let wait_s = i64::from(retry.backoff_s) << self.attempts_failed.min(16);
+        let retry_at_us = now.plus_s(wait_s);
+        if self.deadline.is_some_and(|deadline| retry_at_us >= deadline) {
+            return Ok(vec![]);
+        }
+        let facts = RunEvent::AttemptFailed { n: self.attempts_failed + 1, reason, retry_at_us };
+        Ok(vec![New::with(facts, RunContent::AttemptFailed { error })])
+    }
+
+    /// Of a run that was given up, its last holder may still say what it saw, once.
+    fn given_up(&self, take: u32) -> Result<(), Refusal> {
+        if self.opened.is_none() {
+            return Err(Refusal::NotFound("run"));
+        }
+        if self.ended.is_none() || take == 0 || take != self.take { Err(Refusal::Stale) } else { Ok(()) }
     }
 
     fn end(&self, end: End) -> Result<Vec<New<RunEvent>>, Refusal> {
@@ -257,7 +337,35 @@ impl Decider for Run {
                 };
                 vec![New::with(facts, content)]
             }
+            RunCommand::FailAttempt { take, reason, error, now } => {
+                return self.fail_attempt(take, reason, error, now);
+            }
             RunCommand::End(end) => return self.end(end),
+            RunCommand::EndCallLate { take, call, result, result_digest, result_bytes, duration_us, content } => {
+                self.given_up(take)?;
+                let decision = self.unknown_calls.get(&call).ok_or(Refusal::NotFound("call without an outcome"))?;
+                let facts = RunEvent::CallOutcomeLate {
+                    decision: decision.clone(),
+                    result,
+                    result_digest: Some(result_digest),
+                    result_bytes: Some(result_bytes),
+                    duration_us: Some(duration_us),
+                };
+                let content = match content {
+                    RunContent::ToolCallEnded { result, blob } => Some(RunContent::CallOutcomeLate { result, blob }),
+                    _ => None,
+                };
+                vec![New { facts, content }]
+            }
+            RunCommand::ReportLate { worker, end } => {
+                self.given_up(end.take.unwrap_or(0))?;
+                if self.reported_late || self.worker != Some(worker) {
+                    return Err(Refusal::Stale);
+                }
+                let facts = RunEvent::ReportedLate { worker, outcome: end.outcome, reason: end.reason };
+                let content = RunContent::ReportedLate { headline: end.headline, error: end.error };
+                vec![New::with(facts, content)]
+            }
         })
     }
 
@@ -274,8 +382,11 @@ impl Decider for Run {
                 self.taken_at.get_or_insert(at);
                 self.deadline = Some(*deadline_us);
             }
-            RunEvent::TurnStarted { turn } => self.turn = *turn,
-            RunEvent::TurnFinished { .. } => {}
+            RunEvent::TurnStarted { turn } => {
+                self.turn = *turn;
+                self.retry_at = None;
+            }
+            RunEvent::TurnFinished { .. } => self.answered = true,
             RunEvent::ToolCallDecided(decision) => {
                 self.calls = self.calls.saturating_add(1);
                 self.fingerprints.push(decision.fingerprint);
@@ -286,9 +397,22 @@ impl Decider for Run {
                     }
                 }
             }
-            RunEvent::ToolCallEnded { decision, .. } => {
+            RunEvent::ToolCallEnded { decision, result, .. } => {
                 self.open_calls.remove(&decision.call);
+                if *result == CallResult::Unknown {
+                    self.unknown_calls.insert(decision.call, decision.clone());
+                }
             }
+            RunEvent::AttemptFailed { retry_at_us, .. } => {
+                self.attempts_failed = self.attempts_failed.saturating_add(1);
+                self.retry_at = Some(*retry_at_us);
+                // The next attempt begins with its first turn again.
+                self.turn = 0;
+            }
+            RunEvent::CallOutcomeLate { decision, .. } => {
+                self.unknown_calls.remove(&decision.call);
+            }
+            RunEvent::ReportedLate { .. } => self.reported_late = true,
             RunEvent::Ended(ended) => {
                 // The first ending stands.
                 self.ended.get_or_insert((ended.outcome, ended.reason));

@@ -151,6 +151,11 @@ impl Trigger {
         }
         named("trigger", &create.name)?;
         check_limits(&create.limits)?;
+        let Limits { grace_s: _, deadline_s: _, max_turns: _, max_runs, missed, overlap, retry: _ } = &create.limits;
+        if max_runs.is_some() || !missed.is_record() || !overlap.is_skip() {
+            let sentence = "a trigger has no windows; leave `max_runs`, `missed` and `overlap` out".to_owned();
+            return Err(Refusal::Invalid(sentence));
+        }
         let instruction = create.instruction.filter(|text| !text.trim().is_empty());
         let content = match (create.routine, create.bot, instruction) {
             (Some(_), None, None) => None,

@@ -79,6 +79,8 @@ pub enum UserCommand {
     },
     /// Close a token.
     RevokeToken,
+    /// Let a person do nothing any more.
+    Revoke,
 }
 
 impl Decider for User {
@@ -97,7 +99,7 @@ impl Decider for User {
                 vec![New::with(UserEvent::Invited { user, role }, UserContent::Invited { name })]
             }
             UserCommand::IssueLink { link, expires } => {
-                self.id.ok_or(Refusal::NotFound("person"))?;
+                self.id.filter(|_| !self.revoked).ok_or(Refusal::NotFound("person"))?;
                 vec![UserEvent::LinkIssued { link, expires_us: expires }.into()]
             }
             UserCommand::SignIn { link, session, now, expires } => {
@@ -121,6 +123,10 @@ impl Decider for User {
             UserCommand::RevokeToken => {
                 let token = self.token.ok_or(Refusal::NotFound("token"))?;
                 if self.revoked { vec![] } else { vec![UserEvent::TokenRevoked { token }.into()] }
+            }
+            UserCommand::Revoke => {
+                let user = self.id.ok_or(Refusal::NotFound("person"))?;
+                if self.revoked { vec![] } else { vec![UserEvent::Revoked { user }.into()] }
             }
         })
     }
@@ -147,6 +153,12 @@ impl Decider for User {
                 self.role = Some(*role);
             }
             UserEvent::TokenRevoked { .. } => self.revoked = true,
+            UserEvent::Revoked { .. } => {
+                self.revoked = true;
+                self.role = None;
+                self.links.clear();
+                self.sessions.clear();
+            }
         }
     }
 }
@@ -170,5 +182,28 @@ mod tests {
         }
         assert_eq!(user.decide(sign_in(Micros(99))), Err(Refusal::LinkSpent));
         assert!(user.sessions.contains_key(&session));
+    }
+
+    #[test]
+    fn a_revoked_person_opens_nothing_any_more() {
+        let mut user = User::default();
+        let (link, session) = (Digest([1; 32]), Digest([2; 32]));
+        assert_eq!(user.decide(UserCommand::Revoke), Err(Refusal::NotFound("person")));
+        let id = UserId::new(uuid::Uuid::from_u128(1));
+        for event in [
+            UserEvent::Invited { user: id, role: Access::Member },
+            UserEvent::SignedIn { link, session, expires_us: Micros(100) },
+            UserEvent::LinkIssued { link, expires_us: Micros(100) },
+        ] {
+            user.evolve(&event, Micros(0));
+        }
+        assert_eq!(user.decide(UserCommand::Revoke).unwrap()[0].facts, UserEvent::Revoked { user: id });
+        user.evolve(&UserEvent::Revoked { user: id }, Micros(1));
+        assert_eq!((user.role, user.sessions.len()), (None, 0));
+        assert_eq!(user.decide(UserCommand::Revoke), Ok(vec![]));
+        let sign_in = UserCommand::SignIn { link, session, now: Micros(2), expires: Micros(100) };
+        assert_eq!(user.decide(sign_in), Err(Refusal::LinkSpent));
+        let another = UserCommand::IssueLink { link, expires: Micros(100) };
+        assert_eq!(user.decide(another), Err(Refusal::NotFound("person")));
     }
 }

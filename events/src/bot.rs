@@ -38,6 +38,12 @@ pub enum BotEvent {
     /// It gets no more work. Its history stays.
     #[serde(rename = "bot.retired/1")]
     Retired {},
+    /// Its endpoint does not answer; windows of its routines are held.
+    #[serde(rename = "bot.unreachable/1")]
+    Unreachable {},
+    /// Its endpoint answers again.
+    #[serde(rename = "bot.reachable/1")]
+    Reachable {},
 }
 
 impl Family for BotEvent {

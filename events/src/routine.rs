@@ -86,13 +86,18 @@ pub enum RoutineEvent {
     /// It is gone from every list. Its history stays.
     #[serde(rename = "routine.deleted/1")]
     Deleted {},
-    /// Its next window was looked for again, because earlier ones do not exist (a halt was lifted, or newer
-    /// time-zone data says otherwise).
+    /// Its next window was looked for again.
     #[serde(rename = "routine.rearmed/1")]
     Rearmed {
         /// The next window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_us: Option<Micros>,
+        /// Why; a lifted halt where nothing is said.
+        #[serde(default, skip_serializing_if = "RearmCause::is_lifted")]
+        cause: RearmCause,
+        /// The release of the time-zone data that gave the window, where newer data is the cause.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tzdb: Option<String>,
     },
     /// One process took a window, a Run now or a delivery for execution.
     #[serde(rename = "routine.run_claimed/1")]
@@ -133,6 +138,31 @@ pub enum RoutineEvent {
         /// The next window.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         next_us: Option<Micros>,
+    },
+    /// A window found the previous run still live and waits for its end; a later window is skipped.
+    #[serde(rename = "routine.window_queued/1")]
+    WindowQueued {
+        /// The window.
+        window_us: Micros,
+        /// The run that was live.
+        live: RunId,
+        /// The routine's Bot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bot: Option<BotId>,
+        /// The next window.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// Nobody can run a window at present. It stays due; this is said once.
+    #[serde(rename = "routine.window_held/1")]
+    WindowHeld {
+        /// The window.
+        window_us: Micros,
+        /// Why.
+        reason: MissedReason,
+        /// The routine's Bot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bot: Option<BotId>,
     },
     /// An accepted delivery waits for its turn.
     #[serde(rename = "routine.delivery_queued/1")]
@@ -203,11 +233,102 @@ pub struct Limits {
     pub deadline_s: u32,
     /// How many turns a run may take.
     pub max_turns: u32,
+    /// How many windows may be claimed in all, whatever becomes of their runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runs: Option<u64>,
+    /// What becomes of windows that are later than the grace.
+    #[serde(default, skip_serializing_if = "Missed::is_record")]
+    pub missed: Missed,
+    /// What becomes of a window that finds the previous run live.
+    #[serde(default, skip_serializing_if = "Overlap::is_skip")]
+    pub overlap: Overlap,
+    /// Whether a run that failed before anything acted is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { grace_s: 600, deadline_s: 900, max_turns: 20 }
+        Self {
+            grace_s: 600,
+            deadline_s: 900,
+            max_turns: 20,
+            max_runs: None,
+            missed: Missed::Record,
+            overlap: Overlap::Skip,
+            retry: None,
+        }
+    }
+}
+
+/// What becomes of windows that are later than the grace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missed {
+    /// They are recorded.
+    #[default]
+    Record,
+    /// The newest of them runs once, if it is not later than this many seconds; the others are recorded.
+    #[serde(rename = "run_once_within_s")]
+    RunOnceWithin(u32),
+}
+
+impl Missed {
+    /// Whether they are recorded and nothing more.
+    #[must_use]
+    pub fn is_record(&self) -> bool {
+        matches!(self, Self::Record)
+    }
+}
+
+/// What becomes of a window that finds the previous run live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// It is skipped.
+    #[default]
+    Skip,
+    /// The first of them waits for the run's end; later ones are skipped.
+    QueueOne,
+    /// The run is cancelled, and the window runs in its place.
+    CancelLive,
+}
+
+impl Overlap {
+    /// Whether it is skipped.
+    #[must_use]
+    pub fn is_skip(&self) -> bool {
+        matches!(self, Self::Skip)
+    }
+}
+
+/// How a run that failed before anything acted is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// How many more times.
+    pub times: u32,
+    /// How long before the first of them, in seconds; each further wait is twice as long.
+    pub backoff_s: u32,
+}
+
+/// Why the next window was looked for again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RearmCause {
+    /// A halt was lifted; windows before that do not exist.
+    #[default]
+    Lifted,
+    /// Newer time-zone data moved it.
+    ZoneData,
+    /// How many windows may be claimed was changed, or is reached.
+    MaxRuns,
+}
+
+impl RearmCause {
+    /// Whether a halt was lifted.
+    #[must_use]
+    pub fn is_lifted(&self) -> bool {
+        matches!(self, Self::Lifted)
     }
 }
 

@@ -64,9 +64,48 @@ pub enum RunEvent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         duration_us: Option<u64>,
     },
+    /// It failed before anything acted, and is tried again.
+    #[serde(rename = "run.attempt_failed/1")]
+    AttemptFailed {
+        /// Which attempt this was, from 1.
+        n: u32,
+        /// Why it failed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Reason>,
+        /// When the next one begins.
+        retry_at_us: Micros,
+    },
     /// The run is over.
     #[serde(rename = "run.ended/1")]
     Ended(Ended),
+    /// The outcome of a call that had been marked as unknown arrived after the run was over. It changes nothing.
+    #[serde(rename = "run.call_outcome_late/1")]
+    CallOutcomeLate {
+        /// The decision it followed from.
+        decision: Decision,
+        /// What became of it.
+        result: CallResult,
+        /// HMAC of the result or error text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result_digest: Option<Digest>,
+        /// Length of the result or error text in bytes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result_bytes: Option<u64>,
+        /// How long the act took, in microseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duration_us: Option<u64>,
+    },
+    /// Its runner said how it went after the run had been ended by somebody else. It changes nothing.
+    #[serde(rename = "run.reported_late/1")]
+    ReportedLate {
+        /// The process that reports.
+        worker: ProcessId,
+        /// How it went there.
+        outcome: Outcome,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<Reason>,
+    },
 }
 
 /// What can be erased of it.
@@ -104,9 +143,34 @@ pub enum RunContent {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         blob: Option<BlobRef>,
     },
+    /// Beside [`RunEvent::AttemptFailed`].
+    #[serde(rename = "run.attempt_failed/1")]
+    AttemptFailed {
+        /// What went wrong.
+        error: String,
+    },
     /// Beside [`RunEvent::Ended`].
     #[serde(rename = "run.ended/1")]
     Ended {
+        /// One line that says how it went.
+        headline: String,
+        /// What went wrong, if anything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// Beside [`RunEvent::CallOutcomeLate`].
+    #[serde(rename = "run.call_outcome_late/1")]
+    CallOutcomeLate {
+        /// The result or error text, redacted, where it is short enough.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<String>,
+        /// Where a longer one is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        blob: Option<BlobRef>,
+    },
+    /// Beside [`RunEvent::ReportedLate`].
+    #[serde(rename = "run.reported_late/1")]
+    ReportedLate {
         /// One line that says how it went.
         headline: String,
         /// What went wrong, if anything.
@@ -154,6 +218,9 @@ pub struct Opened {
     pub max_turns: u32,
     /// Whether nobody is watching as it opens.
     pub unattended: bool,
+    /// Whether it is tried again when it fails before anything acted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<crate::routine::Retry>,
 }
 
 /// The verdict on one tool call, with the rule and the inputs that gave it.

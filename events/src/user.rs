@@ -63,6 +63,12 @@ pub enum UserEvent {
         /// The token.
         token: TokenId,
     },
+    /// A person may do nothing any more; their sessions and links open nothing.
+    #[serde(rename = "user.revoked/1")]
+    Revoked {
+        /// The person.
+        user: UserId,
+    },
 }
 
 /// What can be erased of it.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use midwatch_commands::{
-    Decider,
+    Decider, Refusal,
     repeat::{Repeat, RepeatCommand},
     run::{Run, RunCommand},
 };
 use midwatch_engine::{
     EngineError, Origin,
-    handle::{Plan, TRIES},
+    handle::{Plan, TRIES, handle},
     intake::CONTENT_BYTES_MAX,
     runner::Job,
 };
@@ -37,12 +37,16 @@ pub(crate) async fn act(gateway: &Gateway, job: &Job, call: &Call, decided: Deci
         return Err(Stop::Lease);
     }
     let started = clock.monotonic();
+    // A tool has a limit of its own; the run is not silent meanwhile.
+    let busy = job.progress.busy();
     let result = match timeout(ACT_MAX, carry_out(gateway, job, call)).await {
         Ok(result) => result,
         Err(_) => ToolResult::failed(format!("The tool did not come back within {} s.", ACT_MAX.as_secs())),
     };
     let took = clock.monotonic().saturating_sub(started);
     record(job, &decided, &result, took).await?;
+    drop(busy);
+    job.progress.goes_on(clock.monotonic());
     let kind = if result.ok { AnswerKind::Done } else { AnswerKind::Failed };
     let sentence = (!result.ok).then(|| error_of(&result));
     Ok(Answer { kind, text: result.text, sentence })
@@ -62,6 +66,15 @@ async fn carry_out(gateway: &Gateway, job: &Job, call: &Call) -> ToolResult {
 fn error_of(result: &ToolResult) -> String {
     let value: serde_json::Value = serde_json::from_str(&result.text).unwrap_or_default();
     value["error"].as_str().unwrap_or("the tool failed").to_owned()
+}
+
+/// The run was ended while the tool acted: the outcome is recorded beside the "unknown" and changes nothing.
+async fn late(job: &Job, stream: &StreamName, origin: &Origin, command: RunCommand) -> Result<(), Stop> {
+    if let RunCommand::EndCall { take, call, result, result_digest, result_bytes, duration_us, content } = command {
+        let late = RunCommand::EndCallLate { take, call, result, result_digest, result_bytes, duration_us, content };
+        handle::<Run>(&job.engine, stream, origin, None, |_| Ok(late.clone())).await?;
+    }
+    Err(Stop::Lost(Refusal::RunEnded))
 }
 
 /// Appends the outcome, with all the facts of its decision, and settles the attempt with the result's digest.
@@ -88,7 +101,11 @@ async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duratio
             duration_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             content: content.clone(),
         };
-        let ended = run.state.decide(command).map_err(Stop::Lost)?;
+        let ended = match run.state.decide(command.clone()) {
+            Ok(ended) => ended,
+            Err(Refusal::RunEnded) => return late(job, &run_stream, &origin, command).await,
+            Err(refusal) => return Err(Stop::Lost(refusal)),
+        };
         let settled = Repeat::default()
             .decide(RepeatCommand::Settle { call: decided.decision.call, result: digest })
             .map_err(Stop::Lost)?;

@@ -3,12 +3,16 @@
 mod instruction;
 mod recorded;
 
-use midwatch_commands::Refusal;
+use std::time::Duration;
+
+use midwatch_commands::{Refusal, bot::Bot};
 use midwatch_engine::{
     runner::{Ending, Executor, Job},
     world::Boxed,
 };
 use midwatch_events::run::{Outcome, Reason, WorkKind};
+
+use tokio::{net::TcpStream, time::timeout};
 
 use crate::{Gateway, decide::Stop};
 
@@ -26,7 +30,19 @@ impl Work {
     }
 }
 
+/// How long a Bot's endpoint may take to be tried.
+const TRY_MAX: Duration = Duration::from_secs(5);
+
 impl Executor for Work {
+    fn answers(&self, bot: &Bot) -> Boxed<'static, bool> {
+        let address = bot.agui.as_deref().and_then(address_of);
+        Box::pin(async move {
+            // Nothing is asked of it: a request could make it work.
+            let Some((host, port)) = address else { return true };
+            matches!(timeout(TRY_MAX, TcpStream::connect((host, port))).await, Ok(Ok(_)))
+        })
+    }
+
     fn execute(&self, job: Job) -> Boxed<'static, Ending> {
         let gateway = self.gateway.clone();
         Box::pin(async move {
@@ -60,6 +76,13 @@ fn stopped(stop: &Stop) -> Ending {
 
 fn failed(reason: Reason, sentence: String) -> Ending {
     Ending { outcome: Outcome::Failed, reason: Some(reason), headline: headline(&sentence), error: Some(sentence) }
+}
+
+/// Where an endpoint is connected to.
+fn address_of(url: &str) -> Option<(String, u16)> {
+    let url = reqwest::Url::parse(url).ok()?;
+    let host = url.host_str()?.trim_matches(['[', ']']).to_owned();
+    Some((host, url.port_or_known_default()?))
 }
 
 /// The first line of a text, cut to what fits a list.

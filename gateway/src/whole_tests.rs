@@ -346,7 +346,10 @@ async fn a_halt_lets_nothing_start_until_it_is_lifted() {
     tokio::time::sleep(Duration::from_secs(2)).await;
     let said = events(engine, &StreamName::routine(routine)).await;
     // The window lay in the halt: it does not exist, it neither ran nor was missed.
-    assert!(matches!(said.last(), Some(AnyEvent::Routine(RoutineEvent::Rearmed { next_us: None }, _))), "{said:#?}");
+    assert!(
+        matches!(said.last(), Some(AnyEvent::Routine(RoutineEvent::Rearmed { next_us: None, .. }, _))),
+        "{said:#?}"
+    );
     assert_eq!(said.len(), 2);
     process.stop().await;
 }

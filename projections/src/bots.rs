@@ -24,6 +24,9 @@ pub struct BotRow {
     pub tools: BTreeSet<String>,
     /// Whether it gets no more work.
     pub retired: bool,
+    /// Since when its endpoint does not answer.
+    #[serde(default, with = "rfc3339::option")]
+    pub unreachable_since: Option<Micros>,
     /// When it was registered.
     #[serde(with = "rfc3339")]
     pub registered_at: Micros,
@@ -36,9 +39,9 @@ impl Projection for Bots {
 
     const TABLE: Table = Table {
         name: "bots",
-        version: 1,
-        columns: &[("name", Kind::Text), ("retired", Kind::Int)],
-        indexes: &[&["name"], &["retired", "name"]],
+        version: 2,
+        columns: &[("name", Kind::Text), ("retired", Kind::Int), ("unreachable", Kind::Int)],
+        indexes: &[&["name"], &["retired", "name"], &["unreachable"]],
     };
 
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
@@ -74,7 +77,8 @@ impl Projection for Bots {
     }
 
     fn cells(row: &BotRow) -> Vec<Cell> {
-        vec![Cell::text(&row.name), Cell::Int(i64::from(row.retired))]
+        let unreachable = row.unreachable_since.is_some() && !row.retired;
+        vec![Cell::text(&row.name), Cell::Int(i64::from(row.retired)), Cell::Int(i64::from(unreachable))]
     }
 }
 
@@ -88,6 +92,7 @@ fn bot(rows: &mut Rows<BotRow>, key: &str, event: &BotEvent, recorded: &Recorded
                 agui: agui.clone(),
                 tools: tools.iter().cloned().collect(),
                 retired: false,
+                unreachable_since: None,
                 registered_at: recorded.recorded_at,
                 version: recorded.version,
             },
@@ -95,5 +100,7 @@ fn bot(rows: &mut Rows<BotRow>, key: &str, event: &BotEvent, recorded: &Recorded
         BotEvent::ToolsGranted { tools } => rows.change(key, |row| row.tools.extend(tools.iter().cloned())),
         BotEvent::ToolsWithdrawn { tools } => rows.change(key, |row| row.tools.retain(|tool| !tools.contains(tool))),
         BotEvent::Retired {} => rows.change(key, |row| row.retired = true),
+        BotEvent::Unreachable {} => rows.change(key, |row| row.unreachable_since = Some(recorded.recorded_at)),
+        BotEvent::Reachable {} => rows.change(key, |row| row.unreachable_since = None),
     }
 }

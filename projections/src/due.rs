@@ -6,7 +6,7 @@
 use midwatch_events::{
     AnyEvent, Micros, Recorded,
     id::{DeliveryId, RunId},
-    routine::{DeliveryQueued, RoutineEvent},
+    routine::{DeliveryQueued, RearmCause, RoutineEvent},
     trigger::TriggerEvent,
 };
 use serde::{Deserialize, Serialize};
@@ -30,10 +30,21 @@ pub struct DueRow {
     pub next_window: Option<Micros>,
     /// Whether windows and waiting deliveries may start a run: it is neither paused nor suspended.
     pub may_start: bool,
+    /// The window that waits for the live run to end.
+    #[serde(default)]
+    pub queued_window: Option<QueuedWindow>,
     /// The live run.
     pub live: Option<RunId>,
     /// Deliveries that wait, oldest first.
     pub queue: Vec<Waiting>,
+}
+
+/// A window that waits for the live run to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuedWindow {
+    /// The window.
+    #[serde(with = "rfc3339")]
+    pub window: Micros,
 }
 
 /// A delivery that waits for its turn.
@@ -52,7 +63,7 @@ pub struct Waiting {
 impl Projection for Due {
     type Row = DueRow;
 
-    const TABLE: Table = Table { name: "due", version: 1, columns: &[("at", Kind::Int)], indexes: &[&["at"]] };
+    const TABLE: Table = Table { name: "due", version: 2, columns: &[("at", Kind::Int)], indexes: &[&["at"]] };
 
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
         match event {
@@ -91,26 +102,47 @@ fn routine(rows: &mut Rows<DueRow>, event: &RoutineEvent, recorded: &Recorded) {
     let key = recorded.stream.as_str();
     match event {
         RoutineEvent::Created { next_us, .. } => rows.put(key, DueRow::new(recorded, *next_us)),
-        RoutineEvent::Rescheduled { next_us, .. }
-        | RoutineEvent::Rearmed { next_us }
-        | RoutineEvent::WindowsMissed { next_us, .. }
+        RoutineEvent::Rearmed { next_us, cause: RearmCause::ZoneData, .. }
         | RoutineEvent::WindowSkipped { next_us, .. } => rows.change(key, |row| row.next_window = *next_us),
+        RoutineEvent::Rescheduled { next_us, .. }
+        | RoutineEvent::Rearmed { next_us, cause: RearmCause::Lifted | RearmCause::MaxRuns, .. } => {
+            rows.change(key, |row| {
+                row.next_window = *next_us;
+                row.queued_window = None;
+            });
+        }
+        RoutineEvent::WindowsMissed { last_us, next_us, .. } => rows.change(key, |row| {
+            row.next_window = *next_us;
+            row.window_left(*last_us);
+        }),
+        RoutineEvent::WindowQueued { window_us, next_us, .. } => rows.change(key, |row| {
+            row.next_window = *next_us;
+            row.queued_window = Some(QueuedWindow { window: *window_us });
+        }),
         RoutineEvent::Resumed { next_us } => rows.change(key, |row| {
             row.may_start = true;
             row.next_window = *next_us;
+            row.queued_window = None;
         }),
-        RoutineEvent::Paused {} | RoutineEvent::Suspended { .. } => rows.change(key, |row| row.may_start = false),
+        RoutineEvent::Paused {} | RoutineEvent::Suspended { .. } => rows.change(key, |row| {
+            row.may_start = false;
+            row.queued_window = None;
+        }),
         RoutineEvent::Deleted {} => rows.remove(key),
         RoutineEvent::RunClaimed(claim) => rows.change(key, |row| {
             row.live = Some(claim.run);
             row.next_window = claim.next_us;
+            claim.window_us.into_iter().for_each(|window| row.window_left(window));
         }),
         RoutineEvent::RunSettled(settled) => rows.change(key, |row| row.settled(settled.run)),
         RoutineEvent::DeliveryQueued(queued) => rows.change(key, |row| row.queued(queued, recorded.recorded_at)),
         RoutineEvent::DeliveryTaken { delivery, .. } | RoutineEvent::DeliveryDropped { delivery, .. } => {
             rows.change(key, |row| row.left(*delivery));
         }
-        RoutineEvent::Renamed { .. } | RoutineEvent::WorkReplaced { .. } | RoutineEvent::LimitsReplaced { .. } => {}
+        RoutineEvent::Renamed { .. }
+        | RoutineEvent::WorkReplaced { .. }
+        | RoutineEvent::LimitsReplaced { .. }
+        | RoutineEvent::WindowHeld { .. } => {}
     }
 }
 
@@ -138,7 +170,7 @@ fn trigger(rows: &mut Rows<DueRow>, event: &TriggerEvent, recorded: &Recorded) {
 impl DueRow {
     fn new(recorded: &Recorded, next_window: Option<Micros>) -> Self {
         let stream = recorded.stream.to_string();
-        Self { stream, at: None, next_window, may_start: true, live: None, queue: Vec::new() }
+        Self { stream, at: None, next_window, may_start: true, queued_window: None, live: None, queue: Vec::new() }
     }
 
     /// A window counts while a run is live too, because it then ends as skipped. A delivery starts as soon as nothing
@@ -147,7 +179,13 @@ impl DueRow {
         let window = self.next_window.filter(|_| self.may_start);
         let start = self.queue.first().map(|waiting| waiting.since).filter(|_| self.may_start && self.live.is_none());
         let expiry = self.queue.iter().map(|waiting| waiting.expires).min();
-        [window, start, expiry].into_iter().flatten().min()
+        let queued = self.queued_window.map(|queued| queued.window).filter(|_| self.may_start && self.live.is_none());
+        [window, queued, start, expiry].into_iter().flatten().min()
+    }
+
+    /// The window that waited, or one after it, has ended.
+    fn window_left(&mut self, window: Micros) {
+        self.queued_window = self.queued_window.filter(|queued| queued.window > window);
     }
 
     /// A late settle of an older run does not free what is busy with another.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use midwatch_events::{
     AnyEvent, Micros, Recorded,
     id::{BotId, DeliveryId, RoutineId, RunId, UserId},
-    routine::{Limits, RoutineContent, RoutineEvent, RunClaimed, RunSettled, SuspendCause},
+    routine::{Limits, MissedReason, RearmCause, RoutineContent, RoutineEvent, RunClaimed, RunSettled, SuspendCause},
     run::{Cause, Outcome, WorkKind},
 };
 use serde::{Deserialize, Serialize};
@@ -85,10 +85,25 @@ pub struct RoutineRow {
     pub live_since: Option<Micros>,
     /// Deliveries that wait for it.
     pub waiting: BTreeSet<DeliveryId>,
+    /// The window that waits for the live run to end.
+    #[serde(default, with = "rfc3339::option")]
+    pub queued_window: Option<Micros>,
+    /// The window that nobody can run at present.
+    #[serde(default)]
+    pub held: Option<Held>,
+    /// What a person should look at, the gravest first; empty where all is well.
+    #[serde(default)]
+    pub attention: Vec<Attention>,
     /// The last [`RECENT`] endings, oldest first.
     pub recent: VecDeque<Ending>,
     /// How many windows were missed in all.
     pub missed_total: u64,
+    /// How many windows were skipped in all.
+    #[serde(default)]
+    pub skipped_total: u64,
+    /// How many windows were claimed in all: what `max_runs` counts.
+    #[serde(default)]
+    pub windows_claimed: u64,
     /// Endings in a row that were neither succeeded nor cancelled.
     pub failures: u32,
     /// When it was created.
@@ -96,6 +111,33 @@ pub struct RoutineRow {
     pub created_at: Micros,
     /// The version of its stream.
     pub version: u64,
+}
+
+/// A window that nobody can run at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The window.
+    #[serde(with = "rfc3339")]
+    pub window: Micros,
+    /// Why: `no_runner` or `bot_unreachable`.
+    pub reason: MissedReason,
+    /// When that was found.
+    #[serde(with = "rfc3339")]
+    pub since: Micros,
+}
+
+/// Why a person should look at a routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attention {
+    /// The engine switched it off; `suspended` says why.
+    Suspended,
+    /// Its last ending was neither succeeded nor cancelled.
+    Failing,
+    /// A window waits because nobody can run it.
+    Held,
+    /// The last thing that became of its windows is that they were missed.
+    Missed,
 }
 
 /// How a run of the routine ended, or what its windows ended as without one.
@@ -122,7 +164,7 @@ impl Projection for RoutinesList {
 
     const TABLE: Table = Table {
         name: "routines_list",
-        version: 1,
+        version: 2,
         columns: &[
             ("name", Kind::Text),
             ("state", Kind::Text),
@@ -130,8 +172,17 @@ impl Projection for RoutinesList {
             ("bot", Kind::Text),
             ("next_window", Kind::Int),
             ("live_run", Kind::Text),
+            ("attention", Kind::Int),
         ],
-        indexes: &[&["name"], &["state", "name"], &["owner", "name"], &["bot"], &["next_window"], &["live_run"]],
+        indexes: &[
+            &["attention", "name"],
+            &["name"],
+            &["state", "name"],
+            &["owner", "name"],
+            &["bot"],
+            &["next_window"],
+            &["live_run"],
+        ],
     };
 
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
@@ -179,6 +230,7 @@ impl Projection for RoutinesList {
             Cell::shown(Some(row.bot)),
             Cell::at(row.next_window),
             Cell::shown(row.live_run),
+            Cell::Int(i64::from(!row.attention.is_empty())),
         ]
     }
 }
@@ -209,8 +261,13 @@ fn created(event: &RoutineEvent, recorded: &Recorded) -> Option<RoutineRow> {
         live_window: None,
         live_since: None,
         waiting: BTreeSet::new(),
+        queued_window: None,
+        held: None,
+        attention: Vec::new(),
         recent: VecDeque::new(),
         missed_total: 0,
+        skipped_total: 0,
+        windows_claimed: 0,
         failures: 0,
         created_at: recorded.recorded_at,
         version: recorded.version,
@@ -219,11 +276,19 @@ fn created(event: &RoutineEvent, recorded: &Recorded) -> Option<RoutineRow> {
 
 fn evolve(row: &mut RoutineRow, event: &RoutineEvent, content: Option<&RoutineContent>, at: Micros) {
     match event {
-        RoutineEvent::Created { next_us, .. } | RoutineEvent::Rearmed { next_us } => row.due(*next_us),
+        RoutineEvent::Created { next_us, .. } => row.due(*next_us),
+        RoutineEvent::Rearmed { next_us, cause, .. } => {
+            row.held = None;
+            if *cause != RearmCause::ZoneData {
+                row.queued_window = None;
+            }
+            row.due(*next_us);
+        }
         RoutineEvent::Renamed { name } => row.name.clone_from(name),
         RoutineEvent::Rescheduled { schedule, anchor_us, next_us } => {
             row.schedule.clone_from(schedule);
             row.anchor = *anchor_us;
+            row.undone();
             row.due(*next_us);
         }
         RoutineEvent::WorkReplaced { work } => row.work = *work,
@@ -233,6 +298,7 @@ fn evolve(row: &mut RoutineRow, event: &RoutineEvent, content: Option<&RoutineCo
         RoutineEvent::Deleted {} => row.off(RoutineState::Deleted, None, None),
         RoutineEvent::Resumed { next_us } => {
             row.state = RoutineState::Active;
+            row.undone();
             row.reason = None;
             row.suspended = None;
             row.failures = 0;
@@ -242,14 +308,23 @@ fn evolve(row: &mut RoutineRow, event: &RoutineEvent, content: Option<&RoutineCo
         RoutineEvent::RunSettled(settled) => row.settled(settled, at),
         RoutineEvent::WindowsMissed { last_us, count, reason, next_us, .. } => {
             row.missed_total = row.missed_total.saturating_add(*count);
+            row.window_left(*last_us);
             row.due(*next_us);
             let (reason, window) = (Some(word(reason)), Some(*last_us));
             row.ended(Ending { outcome: "missed".to_owned(), reason, at, run: None, window, count: *count });
         }
         RoutineEvent::WindowSkipped { window_us, reason, live, next_us, .. } => {
+            row.skipped_total = row.skipped_total.saturating_add(1);
             row.due(*next_us);
             let (reason, window) = (Some(word(reason)), Some(*window_us));
             row.ended(Ending { outcome: "skipped".to_owned(), reason, at, run: Some(*live), window, count: 1 });
+        }
+        RoutineEvent::WindowQueued { window_us, next_us, .. } => {
+            row.queued_window = Some(*window_us);
+            row.due(*next_us);
+        }
+        RoutineEvent::WindowHeld { window_us, reason, .. } => {
+            row.held = Some(Held { window: *window_us, reason: *reason, since: at });
         }
         RoutineEvent::DeliveryQueued(queued) => {
             row.waiting.insert(queued.delivery);
@@ -270,7 +345,20 @@ impl RoutineRow {
         self.next_window = next.filter(|_| self.switched_on());
     }
 
+    /// What waited or was held does not exist any more.
+    fn undone(&mut self) {
+        self.queued_window = None;
+        self.held = None;
+    }
+
+    /// A window has ended; one that waited or was held does so no more.
+    fn window_left(&mut self, window: Micros) {
+        self.queued_window = self.queued_window.filter(|queued| *queued > window);
+        self.held = self.held.filter(|held| held.window > window);
+    }
+
     fn off(&mut self, state: RoutineState, cause: Option<SuspendCause>, content: Option<&RoutineContent>) {
+        self.undone();
         self.state = state;
         self.suspended = cause;
         self.next_window = None;
@@ -286,6 +374,10 @@ impl RoutineRow {
         self.live_cause = Some(claim.cause);
         self.live_window = claim.window_us;
         self.live_since = Some(at);
+        if let Some(window) = claim.window_us {
+            self.window_left(window);
+            self.windows_claimed = self.windows_claimed.saturating_add(1);
+        }
         // Every claim says the next window, also one that does not move it.
         self.due(claim.next_us);
     }
@@ -323,8 +415,18 @@ impl RoutineRow {
 
     fn rest(&mut self) {
         if self.switched_on() {
-            let idle = self.next_window.is_none() && self.live_run.is_none() && self.waiting.is_empty();
+            let waits = self.queued_window.is_some() || !self.waiting.is_empty();
+            let idle = self.next_window.is_none() && self.live_run.is_none() && !waits;
             self.state = if idle { RoutineState::Ended } else { RoutineState::Active };
         }
+        let missed = self.last_outcome.as_deref() == Some("missed");
+        let found = [
+            (self.state == RoutineState::Suspended, Attention::Suspended),
+            (self.failures > 0, Attention::Failing),
+            (self.held.is_some(), Attention::Held),
+            (missed, Attention::Missed),
+        ];
+        let there = self.state != RoutineState::Deleted;
+        self.attention = found.into_iter().filter(|(so, _)| *so && there).map(|(_, what)| what).collect();
     }
 }

@@ -7,7 +7,9 @@ use midwatch_events::{
     AnyEvent, Micros, Recorded,
     id::{BotId, CallId, DeliveryId, ProcessId, RoutineId, RunId, TriggerId, UserId},
     repeat::RepeatEvent,
-    run::{CallResult, Cause, Decision, DecisionKind, Ended, Opened, RefusalCause, RunEvent, WorkKind},
+    run::{
+        CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunEvent, WorkKind,
+    },
 };
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +92,34 @@ pub enum Detail {
     },
     /// The run is over.
     Ended(Ended),
+    /// It failed before anything acted, and is tried again.
+    AttemptFailed {
+        /// Which attempt, from 1.
+        n: u32,
+        /// Why.
+        reason: Option<Reason>,
+        /// When the next one begins.
+        #[serde(with = "rfc3339")]
+        retry_at: Micros,
+    },
+    /// The outcome of a call arrived after the run was over.
+    CallLate {
+        /// The decision it followed from.
+        decision: Decision,
+        /// What became of it.
+        result: CallResult,
+        /// Length of the result in bytes.
+        result_bytes: Option<u64>,
+    },
+    /// Its runner said how it went after the run had been ended by somebody else.
+    ReportedLate {
+        /// The process that reports.
+        worker: ProcessId,
+        /// How it went there.
+        outcome: Outcome,
+        /// Why.
+        reason: Option<Reason>,
+    },
 }
 
 /// What a run was opened with.
@@ -236,6 +266,22 @@ fn of_run(event: &RunEvent) -> Step {
             (Some(decision.turn), title, detail)
         }
         RunEvent::Ended(ended) => (None, ended_title(ended), Detail::Ended(ended.clone())),
+        RunEvent::AttemptFailed { n, reason, retry_at_us } => {
+            let why = reason.map_or_else(String::new, |reason| format!(" ({})", spaced(reason)));
+            let title = format!("Attempt {n} failed before anything acted{why}; the next begins at {retry_at_us}");
+            (None, title, Detail::AttemptFailed { n: *n, reason: *reason, retry_at: *retry_at_us })
+        }
+        RunEvent::CallOutcomeLate { decision, result, result_digest: _, result_bytes, duration_us } => {
+            let outcome = call_ended_title(&decision.tool, *result, *result_bytes, *duration_us);
+            let (decision, result, result_bytes) = (decision.clone(), *result, *result_bytes);
+            let title = format!("Late, and without effect: {outcome}");
+            (Some(decision.turn), title, Detail::CallLate { decision, result, result_bytes })
+        }
+        RunEvent::ReportedLate { worker, outcome, reason } => {
+            let why = reason.map_or_else(String::new, |reason| format!(" ({})", spaced(reason)));
+            let title = format!("Late, and without effect: its runner reports {}{why}", spaced(outcome));
+            (None, title, Detail::ReportedLate { worker: *worker, outcome: *outcome, reason: *reason })
+        }
     }
 }
 

@@ -85,6 +85,15 @@ pub struct RunRow {
     pub duration_us: Option<u64>,
     /// One line that says how it went; absent also when it was erased.
     pub headline: Option<String>,
+    /// Attempts that failed before anything acted.
+    #[serde(default)]
+    pub attempts_failed: u32,
+    /// When the next attempt begins, while it waits for that.
+    #[serde(default, with = "rfc3339::option")]
+    pub retry_at: Option<Micros>,
+    /// What its runner said after the run had been ended by somebody else.
+    #[serde(default)]
+    pub late: Option<LateReport>,
     /// Whether nobody was watching as it opened.
     pub unattended: bool,
     /// The version of its stream.
@@ -93,12 +102,26 @@ pub struct RunRow {
     pub position: u64,
 }
 
+/// How a run went for its runner, which said so after the run had been ended by somebody else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LateReport {
+    /// How.
+    pub outcome: Outcome,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// One line that says how it went; absent also when it was erased.
+    pub headline: Option<String>,
+    /// When that was recorded.
+    #[serde(with = "rfc3339")]
+    pub at: Micros,
+}
+
 impl Projection for Runs {
     type Row = RunRow;
 
     const TABLE: Table = Table {
         name: "runs",
-        version: 1,
+        version: 2,
         columns: &[
             ("state", Kind::Text),
             ("routine", Kind::Text),
@@ -205,6 +228,9 @@ impl RunRow {
             refused_calls: 0,
             duration_us: None,
             headline: None,
+            attempts_failed: 0,
+            retry_at: None,
+            late: None,
             unattended: opened.unattended,
             version: recorded.version,
             position: recorded.position,
@@ -222,14 +248,28 @@ impl RunRow {
                 self.taken_at = Some(at);
                 self.deadline = Some(*deadline_us);
             }
-            RunEvent::TurnStarted { turn } => self.turns = self.turns.max(*turn),
+            RunEvent::TurnStarted { turn } => {
+                self.turns = self.turns.max(*turn);
+                self.retry_at = None;
+            }
+            RunEvent::AttemptFailed { n, retry_at_us, .. } => {
+                self.attempts_failed = *n;
+                self.retry_at = Some(*retry_at_us);
+            }
+            RunEvent::ReportedLate { outcome, reason, .. } => {
+                let headline = content.and_then(said_late);
+                self.late = Some(LateReport { outcome: *outcome, reason: *reason, headline, at });
+            }
             RunEvent::ToolCallDecided(decision) => {
                 self.tool_calls = self.tool_calls.saturating_add(1);
                 let refused = decision.decision == DecisionKind::Refused;
                 self.refused_calls = self.refused_calls.saturating_add(u32::from(refused));
             }
             RunEvent::Ended(ended) => self.ended(ended, content, at),
-            RunEvent::Opened(_) | RunEvent::TurnFinished { .. } | RunEvent::ToolCallEnded { .. } => {}
+            RunEvent::Opened(_)
+            | RunEvent::TurnFinished { .. }
+            | RunEvent::ToolCallEnded { .. }
+            | RunEvent::CallOutcomeLate { .. } => {}
         }
     }
 
@@ -238,6 +278,7 @@ impl RunRow {
         self.outcome = Some(ended.outcome);
         self.reason = ended.reason;
         self.ended_at = Some(at);
+        self.retry_at = None;
         self.turns = ended.turns;
         self.tool_calls = ended.tool_calls;
         self.refused_calls = ended.refused_calls;
@@ -248,9 +289,16 @@ impl RunRow {
                 RunContent::Opened { .. }
                 | RunContent::TurnFinished { .. }
                 | RunContent::ToolCallDecided { .. }
-                | RunContent::ToolCallEnded { .. },
+                | RunContent::ToolCallEnded { .. }
+                | RunContent::AttemptFailed { .. }
+                | RunContent::CallOutcomeLate { .. }
+                | RunContent::ReportedLate { .. },
             )
             | None => None,
         };
     }
+}
+
+fn said_late(content: &RunContent) -> Option<String> {
+    if let RunContent::ReportedLate { headline, .. } = content { Some(headline.clone()) } else { None }
 }

@@ -46,6 +46,9 @@ pub struct UserRow {
     /// When they last signed in.
     #[serde(with = "rfc3339::option")]
     pub signed_in_at: Option<Micros>,
+    /// Since when they may do nothing any more.
+    #[serde(default, with = "rfc3339::option")]
+    pub revoked_at: Option<Micros>,
     /// The version of their stream.
     pub version: u64,
 }
@@ -182,6 +185,7 @@ fn touched(event: &UserEvent, recorded: &Recorded) -> Vec<String> {
         UserEvent::LinkIssued { link, .. } => own.chain([link_key(*link)]).collect(),
         UserEvent::SignedIn { link, session, .. } => own.chain([link_key(*link), session_key(*session)]).collect(),
         UserEvent::SignedOut { session } => own.chain([session_key(*session)]).collect(),
+        UserEvent::Revoked { user } => vec![user_key(*user)],
         UserEvent::TokenIssued { token, .. } | UserEvent::TokenRevoked { token } => vec![token_key(*token)],
     }
 }
@@ -194,7 +198,8 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
     match event {
         UserEvent::Invited { user, role } => {
             let version = recorded.version;
-            let row = UserRow { id: *user, name, role: *role, invited_at: at, signed_in_at: None, version };
+            let row =
+                UserRow { id: *user, name, role: *role, invited_at: at, signed_in_at: None, revoked_at: None, version };
             rows.put(&user_key(*user), PeopleRow::User(row));
         }
         UserEvent::TokenIssued { token, role, secret } => {
@@ -212,6 +217,12 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
         UserEvent::TokenRevoked { token } => rows.change(&token_key(*token), |row| {
             if let PeopleRow::Token(token) = row {
                 token.revoked_at = Some(at);
+            }
+        }),
+        UserEvent::Revoked { user } => rows.change(&user_key(*user), |row| {
+            if let PeopleRow::User(person) = row {
+                person.revoked_at = Some(at);
+                person.version = recorded.version;
             }
         }),
         UserEvent::LinkIssued { .. } | UserEvent::SignedIn { .. } | UserEvent::SignedOut { .. } => {
@@ -244,7 +255,10 @@ fn of_person(rows: &mut Rows<PeopleRow>, user: UserId, event: &UserEvent, record
             signed_in = Some(since);
         }
         UserEvent::SignedOut { session } => rows.remove(&session_key(*session)),
-        UserEvent::Invited { .. } | UserEvent::TokenIssued { .. } | UserEvent::TokenRevoked { .. } => {}
+        UserEvent::Invited { .. }
+        | UserEvent::TokenIssued { .. }
+        | UserEvent::TokenRevoked { .. }
+        | UserEvent::Revoked { .. } => {}
     }
     rows.change(&user_key(user), |row| {
         if let PeopleRow::User(person) = row {

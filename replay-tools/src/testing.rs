@@ -434,6 +434,7 @@ pub(crate) fn opened(cause: Cause) -> Opened {
         deadline_s: 900,
         max_turns: 20,
         unattended: true,
+        retry: None,
     }
 }
 

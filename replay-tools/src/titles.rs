@@ -58,6 +58,8 @@ fn of_bot(event: &BotEvent) -> String {
         BotEvent::ToolsGranted { tools } => format!("Tools granted: {}", tools.join(", ")),
         BotEvent::ToolsWithdrawn { tools } => format!("Tools withdrawn: {}", tools.join(", ")),
         BotEvent::Retired {} => "Bot retired".to_owned(),
+        BotEvent::Unreachable {} => "Bot does not answer".to_owned(),
+        BotEvent::Reachable {} => "Bot answers again".to_owned(),
     }
 }
 
@@ -110,7 +112,11 @@ fn of_routine(event: &RoutineEvent) -> String {
         RoutineEvent::Resumed { .. } => "Routine resumed".to_owned(),
         RoutineEvent::Suspended { cause } => format!("Routine suspended: {}", spaced(cause)),
         RoutineEvent::Deleted {} => "Routine deleted".to_owned(),
-        RoutineEvent::Rearmed { .. } => "Next window looked for again".to_owned(),
+        RoutineEvent::Rearmed { cause, .. } => format!("Next window looked for again: {}", spaced(cause)),
+        RoutineEvent::WindowQueued { window_us, live, .. } => {
+            format!("Window {window_us} waits for the end of the run {live}")
+        }
+        RoutineEvent::WindowHeld { window_us, reason, .. } => format!("Window {window_us} held: {}", spaced(reason)),
         RoutineEvent::RunClaimed(claim) => claimed(claim),
         RoutineEvent::RunSettled(settled) => settled_title(settled.outcome),
         RoutineEvent::WindowsMissed { first_us, count: 1, reason, .. } => {
@@ -157,5 +163,6 @@ fn of_user(event: &UserEvent) -> String {
         UserEvent::SignedOut { .. } => "Person signed out".to_owned(),
         UserEvent::TokenIssued { role, .. } => format!("Token made for {}", spaced(role)),
         UserEvent::TokenRevoked { .. } => "Token revoked".to_owned(),
+        UserEvent::Revoked { .. } => "Person revoked".to_owned(),
     }
 }

@@ -8,13 +8,16 @@ use midwatch_log::{Log, Open};
 use midwatch_projections::engine_deployment::{Deployment, DeploymentRow, KEY};
 use serde_json::{Value, json};
 
-use crate::{cli::Globals, failure::Failure, joining};
+use crate::{cli::Globals, failure::Failure, joining, table::hint};
 
 #[derive(Args, Debug)]
 pub(crate) struct Halt {
     /// Why; recorded
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// End what is live, too
+    #[arg(long, requires = "reason")]
+    stop_runs: bool,
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -31,13 +34,19 @@ enum What {
 
 impl Halt {
     pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let stop_runs = self.stop_runs;
         match (self.what, self.reason) {
             (None, Some(reason)) => {
                 let row = joining::write(globals, async |engine, origin| {
                     engine.halt_scheduling(origin, &reason, None).await?;
-                    status(engine).await
+                    let stopped = if stop_runs { engine.stop_runs(origin).await? } else { Vec::new() };
+                    Ok((status(engine).await?, stopped))
                 });
-                show(globals, &row.await?)?;
+                let (row, stopped) = row.await?;
+                show(globals, &row)?;
+                if stop_runs {
+                    hint(&format!("{} live runs were ended", stopped.len()));
+                }
             }
             (None, None) => {
                 return Err(Failure::bad_request("reason", "say why with --reason, or lift, status or adopt"));

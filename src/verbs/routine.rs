@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use midwatch_commands::{
     Refusal,
     calendar::Schedule,
@@ -12,7 +12,7 @@ use midwatch_engine::{Done, Engine, projector, routines::NewRoutine};
 use midwatch_events::{
     Micros, StreamName,
     id::{BotId, RoutineId, UserId},
-    routine::{Limits, RoutineContent, RoutineEvent, Work},
+    routine::{Limits, Missed, Overlap, Retry, RoutineContent, RoutineEvent, Work},
 };
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::routines_list::{RoutineRow, RoutinesList};
@@ -75,6 +75,8 @@ pub(crate) struct Add {
     work: NewWork,
     #[command(flatten)]
     limits: NewLimits,
+    #[command(flatten)]
+    windows: NewWindows,
     /// Whose it is; the first admin's, if nothing is said
     #[arg(long, value_name = "USER", value_parser = id::<midwatch_events::id::User>)]
     owner: Option<UserId>,
@@ -94,6 +96,8 @@ pub(crate) struct Change {
     work: NewWork,
     #[command(flatten)]
     limits: NewLimits,
+    #[command(flatten)]
+    windows: NewWindows,
     /// Refuse when it is not at this version any more
     #[arg(long, value_name = "VERSION")]
     expect: Option<u64>,
@@ -134,6 +138,91 @@ pub(crate) struct NewLimits {
     /// How many turns a run may take [default: 20]
     #[arg(long, value_name = "N")]
     max_turns: Option<u32>,
+    /// How often a run that failed before anything acted is tried again; 0 for never [default: 0]
+    #[arg(long, value_name = "N")]
+    retry_times: Option<u32>,
+    /// How long before the first of these, doubled with each further one [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    retry_backoff_s: Option<u32>,
+}
+
+/// What becomes of its windows; what is not said stays as it is.
+#[derive(Args, Debug)]
+pub(crate) struct NewWindows {
+    /// How many windows may be claimed in all; 0 for any number [default: 0]
+    #[arg(long, value_name = "N")]
+    max_runs: Option<u64>,
+    /// Windows later than the grace: `record`, or a number of seconds, within which the newest runs once [default: record]
+    #[arg(long, value_name = "record|SECONDS", value_parser = missed)]
+    missed: Option<Missed>,
+    /// A window that finds the previous run live: skip it, let one wait, or cancel that run [default: skip]
+    #[arg(long, value_enum)]
+    overlap: Option<WhenLive>,
+    /// Spread its windows by up to this long
+    #[arg(long, value_name = "SECONDS")]
+    jitter_s: Option<u32>,
+    /// No window before this instant
+    #[arg(long, value_name = "RFC3339")]
+    starts_at: Option<String>,
+    /// No window after this instant
+    #[arg(long, value_name = "RFC3339")]
+    ends_at: Option<String>,
+}
+
+/// What becomes of a window that finds the previous run live.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum WhenLive {
+    /// It is skipped
+    Skip,
+    /// The first waits, later ones are skipped
+    QueueOne,
+    /// The run is cancelled
+    CancelLive,
+}
+
+fn missed(text: &str) -> Result<Missed, String> {
+    match (text, text.parse()) {
+        ("record", _) => Ok(Missed::Record),
+        (_, Ok(within_s)) => Ok(Missed::RunOnceWithin(within_s)),
+        (_, Err(_)) => Err("write `record`, or a whole number of seconds".to_owned()),
+    }
+}
+
+impl NewWindows {
+    fn over(&self, limits: Limits) -> Limits {
+        let overlap = self.overlap.map(|overlap| match overlap {
+            WhenLive::Skip => Overlap::Skip,
+            WhenLive::QueueOne => Overlap::QueueOne,
+            WhenLive::CancelLive => Overlap::CancelLive,
+        });
+        Limits {
+            max_runs: self.max_runs.map_or(limits.max_runs, |max| (max > 0).then_some(max)),
+            missed: self.missed.unwrap_or(limits.missed),
+            overlap: overlap.unwrap_or(limits.overlap),
+            ..limits
+        }
+    }
+
+    /// Whether it says anything of the schedule.
+    fn reschedules(&self) -> bool {
+        self.jitter_s.is_some() || self.starts_at.is_some() || self.ends_at.is_some()
+    }
+
+    /// The schedule with what is said of it here.
+    fn schedule(&self, text: String) -> Result<String, Failure> {
+        if !self.reschedules() {
+            return Ok(text);
+        }
+        let schedule = serde_json::from_str::<Value>(&text);
+        let Ok(Value::Object(mut members)) = schedule else { return Ok(text) };
+        let said = [
+            ("jitter_s", self.jitter_s.map(Value::from)),
+            ("starts_at", self.starts_at.clone().map(Value::from)),
+            ("ends_at", self.ends_at.clone().map(Value::from)),
+        ];
+        members.extend(said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        Ok(Value::Object(members).to_string())
+    }
 }
 
 impl NewLimits {
@@ -142,7 +231,19 @@ impl NewLimits {
             grace_s: self.grace_s.unwrap_or(limits.grace_s),
             deadline_s: self.deadline_s.unwrap_or(limits.deadline_s),
             max_turns: self.max_turns.unwrap_or(limits.max_turns),
+            retry: self.retry(limits.retry),
+            ..limits.clone()
         }
+    }
+
+    fn retry(&self, before: Option<Retry>) -> Option<Retry> {
+        if self.retry_times.is_none() && self.retry_backoff_s.is_none() {
+            return before;
+        }
+        let before = before.unwrap_or(Retry { times: 0, backoff_s: 10 });
+        let times = self.retry_times.unwrap_or(before.times.max(1));
+        let backoff_s = self.retry_backoff_s.unwrap_or(before.backoff_s);
+        (times > 0).then_some(Retry { times, backoff_s })
     }
 }
 
@@ -186,9 +287,9 @@ impl Add {
         let new = NewRoutine {
             name: self.name,
             bot: self.bot,
-            schedule: text_or_file(&self.schedule)?,
+            schedule: self.windows.schedule(text_or_file(&self.schedule)?)?,
             work: self.work.read()?,
-            limits: self.limits.over(&Limits::default()),
+            limits: self.windows.over(self.limits.over(&Limits::default())),
             owner: self.owner,
         };
         // A new ledger is not made for the sake of a schedule that cannot be read.
@@ -215,7 +316,13 @@ impl Change {
         };
         let done = joining::write(globals, async |engine, origin| {
             let state = engine.load::<RoutineState>(&StreamName::routine(self.routine)).await?.state;
-            let edit = Edit { limits: Some(self.limits.over(&state.limits)), ..edit };
+            let limits = Some(self.windows.over(self.limits.over(&state.limits)));
+            let schedule = match (edit.schedule, self.windows.reschedules()) {
+                (Some(text), _) => Some(self.windows.schedule(text)?),
+                (None, true) => Some(self.windows.schedule(state.schedule_text.clone())?),
+                (None, false) => None,
+            };
+            let edit = Edit { limits, schedule, ..edit };
             Ok(engine.edit_routine(self.routine, edit, self.expect, origin, None).await?)
         });
         let done = done.await?;
@@ -258,6 +365,7 @@ fn listed(row: &RoutineRow) -> Value {
         "next_window": row.next_window.map(|at| at.to_string()),
         "last_outcome": row.last_outcome,
         "last_reason": row.last_reason,
+        "attention": row.attention,
         "live_run": row.live_run,
     })
 }
@@ -305,18 +413,49 @@ fn shown(row: &RoutineRow, work: Work) -> String {
         ("next window", row.next_window.map(|_| next_window(row))),
         ("last", row.last_outcome.as_ref().map(|_| last(row))),
         ("live run", row.live_run.map(|run| run.to_string())),
-        ("missed windows", Some(row.missed_total.to_string())),
+        ("waits for it", row.queued_window.map(|window| format!("the window {window}"))),
+        (
+            "held",
+            row.held.map(|held| format!("the window {}, since {} ({})", held.window, held.since, word(held.reason))),
+        ),
+        ("attention", (!row.attention.is_empty()).then(|| attention(row))),
+        ("windows", Some(windows(row))),
         ("Bot", Some(row.bot.to_string())),
         ("owner", Some(row.owner.to_string())),
         ("instruction", work.instruction),
         ("recording", work.recording),
-        (
-            "limits",
-            Some(format!("grace {} s, deadline {} s, {} turns", limits.grace_s, limits.deadline_s, limits.max_turns)),
-        ),
+        ("limits", Some(limits_in_words(limits))),
         ("created", Some(row.created_at.to_string())),
         ("version", Some(row.version.to_string())),
     ])
+}
+
+fn attention(row: &RoutineRow) -> String {
+    row.attention.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn windows(row: &RoutineRow) -> String {
+    let claimed = match row.limits.max_runs {
+        Some(max) => format!("{} of at most {max} claimed", row.windows_claimed),
+        None => format!("{} claimed", row.windows_claimed),
+    };
+    format!("{claimed}, {} missed, {} skipped", row.missed_total, row.skipped_total)
+}
+
+fn limits_in_words(limits: &Limits) -> String {
+    let mut words = format!("grace {} s, deadline {} s, {} turns", limits.grace_s, limits.deadline_s, limits.max_turns);
+    if let Missed::RunOnceWithin(within_s) = limits.missed {
+        words.push_str(&format!("; a missed window runs once within {within_s} s"));
+    }
+    match limits.overlap {
+        Overlap::Skip => {}
+        Overlap::QueueOne => words.push_str("; one window waits for a live run"),
+        Overlap::CancelLive => words.push_str("; a window cancels a live run"),
+    }
+    if let Some(Retry { times, backoff_s }) = limits.retry {
+        words.push_str(&format!("; tried {times} more times, first after {backoff_s} s"));
+    }
+    words
 }
 
 /// The work in force; none where it was erased.

@@ -31,6 +31,11 @@ pub(crate) enum User {
         #[arg(long, value_enum, default_value_t = Role::Member)]
         role: Role,
     },
+    /// Let somebody do nothing any more; their routines are suspended
+    Revoke {
+        #[arg(value_parser = id::<midwatch_events::id::User>)]
+        user: UserId,
+    },
     /// Make a one-time sign-in link; the first admin's, if nobody is named
     Link {
         #[arg(value_parser = id::<midwatch_events::id::User>)]
@@ -67,6 +72,14 @@ impl User {
         match self {
             Self::List => list(globals).await,
             Self::Invite { name, role } => invite(globals, &name, role.into()).await,
+            Self::Revoke { user } => {
+                let done =
+                    joining::write(globals, async |engine, origin| Ok(engine.revoke_user(user, origin, None).await?));
+                let done = done.await?;
+                let answer = json!({ "id": user, "position": done.position });
+                globals.output().answer(&answer, || format!("User {user} may do nothing any more"))?;
+                Ok(ExitCode::SUCCESS)
+            }
             Self::Link { user, public_url } => link(globals, user, &public_url).await,
         }
     }

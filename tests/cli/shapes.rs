@@ -19,7 +19,10 @@ fn a_routine_from_its_making_to_its_end() {
 
     let listed = || home.json(&["routine", "list"]);
     let row = listed()[0].clone();
-    assert_eq!(keys(&row), ["id", "last_outcome", "last_reason", "live_run", "name", "next_window", "state"]);
+    assert_eq!(
+        keys(&row),
+        ["attention", "id", "last_outcome", "last_reason", "live_run", "name", "next_window", "state"]
+    );
     assert_eq!((&row["id"], &row["name"], &row["state"]), (&json!(id), &json!("Morning"), &json!("active")));
     assert!(row["next_window"].as_str().unwrap().ends_with(":00:00Z"), "{row}");
     assert_eq!(

@@ -4,28 +4,41 @@
 //! the condition that the halt is at the version that was read, and a key under which the same window, request or
 //! delivery can never be claimed again. A settle is one append too: the run's ending and the target's freedom.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
 use midwatch_commands::{
     Decider, Refusal,
+    bot::Bot,
+    calendar,
     engine::Engine as Deployment,
     reactions::TargetId,
-    routine::{self, Routine, RoutineCommand},
+    routine::{self, Routine, RoutineCommand, Tick},
     run::{End, Run, RunCommand},
     trigger::{self, Trigger, TriggerCommand},
+    user::User,
 };
 use midwatch_events::{
-    Actor, Family, New, StreamName,
+    Actor, Family, Micros, New, StreamName,
     delivery::Received,
-    id::{RoutineId, RunId, TriggerId},
+    id::{BotId, RoutineId, RunId, TriggerId, UserId},
     key::Key,
-    routine::{Limits, RoutineContent, RoutineEvent, RunClaimed, Work},
-    run::{Opened, WorkKind},
+    routine::{Limits, MissedReason, RoutineContent, RoutineEvent, RunClaimed, SuspendCause, Work},
+    run::{Cause, Opened, Outcome, Reason, WorkKind},
     trigger::{TriggerContent, TriggerEvent},
 };
+use midwatch_log::AppendError;
 
 use crate::{
     Done, Engine, EngineError, Origin,
     handle::{Loaded, Plan, TRIES},
 };
+
+/// Catch-ups of one deployment are started at most so often: 10 a second.
+const CATCH_UP_EVERY: Duration = Duration::from_millis(100);
+const CATCH_UP_EVERY_US: i64 = 100_000;
 
 /// What became of a command on a target.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +49,19 @@ pub struct Claimed {
     pub appended: bool,
     /// Somebody had claimed the same before.
     pub duplicate: bool,
+    /// A catch-up waits so long for its turn.
+    pub turn_in: Option<Duration>,
+}
+
+/// With what a routine's windows are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticking {
+    /// The store's time.
+    pub now: Micros,
+    /// Whether somebody is there who executes runs.
+    pub runner: bool,
+    /// Whether it is this routine's turn to catch up.
+    pub turn: bool,
 }
 
 impl Engine {
@@ -54,39 +80,141 @@ impl Engine {
         extra: impl IntoIterator<Item = Key>,
         command: impl Fn(&Routine) -> RoutineCommand,
     ) -> Result<Done<Claimed>, EngineError> {
-        self.on_routine(id, origin, extra, Under::ClaimsOnly, |routine, _| command(routine)).await
+        let extra: Vec<Key> = extra.into_iter().collect();
+        self.on_routine(id, origin, &extra, Asked::Command(command)).await
     }
 
-    async fn on_routine(
+    async fn on_routine<C: Fn(&Routine) -> RoutineCommand>(
         &self,
         id: RoutineId,
         origin: &Origin,
-        extra: impl IntoIterator<Item = Key>,
-        under: Under,
-        command: impl Fn(&Routine, &Deployment) -> RoutineCommand,
+        extra: &[Key],
+        asked: Asked<C>,
     ) -> Result<Done<Claimed>, EngineError> {
         let stream = StreamName::routine(id);
-        let extra: Vec<Key> = extra.into_iter().collect();
-        for _ in 0..TRIES {
-            let halt = self.halt().await?;
+        let under = asked.under();
+        for attempt in 0..TRIES {
+            let halt = self.halt_known(attempt > 0).await?;
             let loaded = self.load::<Routine>(&stream).await?;
-            let events = loaded.state.decide(command(&loaded.state, &halt.state))?;
-            let claim = events.iter().find_map(|event| match &event.facts {
-                RoutineEvent::RunClaimed(claim) => Some(claim.clone()),
-                _ => None,
-            });
+            let behind = self.behind(&loaded.state, attempt > 0).await?;
+            let around = Around { halt, behind };
+            let (mut events, turn_in) = self.decided(&loaded.state, &around, &asked)?;
+            let mut claim = claim_in(&events);
+            if let (Some(found), Some(gone)) = (&claim, around.behind.gone) {
+                if found.cause == Cause::Person {
+                    return Err(gone_refusal(gone).into());
+                }
+                let error = gone_refusal(gone).to_string();
+                events = loaded.state.decide(RoutineCommand::Suspend { cause: gone, error })?;
+                claim = None;
+            }
             let mut plan = Plan::default();
             routine::keys(id, &events).into_iter().chain(extra.iter().copied()).for_each(|key| plan.key(key));
+            if under == Under::All || claim.is_some() {
+                around.behind.conditions.iter().for_each(|(stream, version)| plan.condition(stream.clone(), *version));
+            }
             let opened = match &claim {
                 None => None,
                 Some(claim) => Some(self.open_for_routine(&loaded, claim).await?),
             };
-            let claimed = Claiming { stream: &stream, version: loaded.version, events: &events, opened, under };
-            if let Some(done) = self.claim(plan, claimed, &halt, origin).await? {
+            if let Some(replaced) = claim.as_ref().and_then(|_| replaced_in(&events)) {
+                self.replace(&mut plan, replaced, origin).await?;
+            }
+            let slot = asked.slot(id).filter(|_| claim.as_ref().is_some_and(|claim| claim.cause == Cause::CatchUp));
+            slot.into_iter().for_each(|slot| plan.key(slot));
+            let claiming = Claiming { stream: &stream, version: loaded.version, events: &events, opened, under, slot };
+            if let Some(mut done) = self.claim(plan, claiming, &around.halt, origin).await? {
+                done.value.turn_in = done.value.turn_in.or(turn_in);
                 return Ok(done);
             }
         }
         Err(contended(&stream))
+    }
+
+    /// What is decided of a routine; and, where a catch-up has to wait for its turn, for how long.
+    fn decided<C: Fn(&Routine) -> RoutineCommand>(
+        &self,
+        routine: &Routine,
+        around: &Around,
+        asked: &Asked<C>,
+    ) -> Result<(Vec<New<RoutineEvent>>, Option<Duration>), EngineError> {
+        let ticking = match asked {
+            Asked::Command(command) => return Ok((routine.decide(command(routine))?, None)),
+            Asked::Tick(ticking) => ticking,
+        };
+        // What was lifted is read together with the version that becomes the append's condition: after a halt and its
+        // lift, no window before the lift can be claimed on what was so before.
+        let tick = |catch_up| Tick {
+            now: ticking.now,
+            process: self.process(),
+            namespace: self.namespace(),
+            lifted_at: around.halt.state.lifted_at,
+            tzdb: calendar::tzdb_version(),
+            unable: match (ticking.runner, around.behind.unreachable) {
+                (false, _) => Some(MissedReason::NoRunner),
+                (true, true) => Some(MissedReason::BotUnreachable),
+                (true, false) => None,
+            },
+            catch_up,
+        };
+        let events = routine.decide(RoutineCommand::Tick(tick(true)))?;
+        if ticking.turn || claim_in(&events).is_none_or(|claim| claim.cause != Cause::CatchUp) {
+            return Ok((events, None));
+        }
+        match self.pace().reserve(self.world().clock.monotonic()) {
+            None => Ok((events, None)),
+            waits => Ok((routine.decide(RoutineCommand::Tick(tick(false)))?, waits)),
+        }
+    }
+
+    /// Whether scheduling is halted, as this process knows it, unless it knows that it is: what is known too long is
+    /// found by the append's condition.
+    async fn halt_known(&self, fresh: bool) -> Result<Loaded<Deployment>, EngineError> {
+        match self.known::<Deployment>(&StreamName::halt()) {
+            Some(known) if !fresh && known.state.halted.is_none() && !self.opening().halted => Ok(known),
+            Some(_) | None => self.halt().await,
+        }
+    }
+
+    /// What stands behind a routine. What is good by what this process knows is not read again: the versions become
+    /// conditions, so that knowing too long costs a second look and nothing else.
+    pub(crate) async fn behind(&self, routine: &Routine, fresh: bool) -> Result<Behind, EngineError> {
+        let (Some(bot), Some(owner)) = (routine.bot, routine.owner) else { return Ok(Behind::default()) };
+        let (bot, owner) = (StreamName::bot(bot), StreamName::user(owner));
+        let known = self.known::<Bot>(&bot).filter(|known| !fresh && !known.state.retired && !known.state.unreachable);
+        let bot_state = match known {
+            Some(known) => known,
+            None => self.load::<Bot>(&bot).await?,
+        };
+        let owner_state = match self.known::<User>(&owner).filter(|known| !fresh && !known.state.revoked) {
+            Some(known) => known,
+            None => self.load::<User>(&owner).await?,
+        };
+        let gone = match (bot_state.state.retired, owner_state.state.revoked) {
+            (true, _) => Some(SuspendCause::BotRetired),
+            (false, true) => Some(SuspendCause::OwnerRevoked),
+            (false, false) => None,
+        };
+        // A recording needs no endpoint.
+        let unreachable = bot_state.state.unreachable && routine.work == Some(WorkKind::Instruction);
+        Ok(Behind { conditions: vec![(bot, bot_state.version), (owner, owner_state.version)], gone, unreachable })
+    }
+
+    /// Ends the run that another takes the place of, in the same append.
+    async fn replace(&self, plan: &mut Plan, run: RunId, origin: &Origin) -> Result<(), EngineError> {
+        let stream = StreamName::run(run);
+        let loaded = self.load::<Run>(&stream).await?;
+        let end = End {
+            take: None,
+            outcome: Outcome::Cancelled,
+            reason: Some(Reason::Replaced),
+            headline: "A newer window took its place".to_owned(),
+            error: None,
+            now: self.log().store_time().await?,
+        };
+        let events = loaded.state.decide(RunCommand::End(end))?;
+        let origin = origin.clone().within(&stream);
+        plan.add(self.world(), &stream, loaded.version, &events, &origin).map(|_| ())
     }
 
     /// The same on a trigger with an instruction of its own.
@@ -118,7 +246,8 @@ impl Engine {
                 Some(claim) => Some(self.open_for_trigger(id, &loaded.state, claim).await?),
             };
             let under = Under::ClaimsOnly;
-            let claimed = Claiming { stream: &stream, version: loaded.version, events: &events, opened, under };
+            let (version, slot) = (loaded.version, None);
+            let claimed = Claiming { stream: &stream, version, events: &events, opened, under, slot };
             if let Some(done) = self.claim(plan, claimed, &halt, origin).await? {
                 return Ok(done);
             }
@@ -134,7 +263,7 @@ impl Engine {
         halt: &Loaded<Deployment>,
         origin: &Origin,
     ) -> Result<Option<Done<Claimed>>, EngineError> {
-        let Claiming { stream, version, events, opened, under } = claiming;
+        let Claiming { stream, version, events, opened, under, slot } = claiming;
         if events.is_empty() {
             let position = self.log().head().await?;
             return Ok(Some(Done { value: Claimed::default(), position, duplicate: false }));
@@ -154,10 +283,21 @@ impl Engine {
             let caused = last.map_or_else(|| origin.clone(), |event| origin.clone().because(event));
             plan.add(self.world(), &run, 0, &events, &caused)?;
         }
-        let Some(appended) = plan.commit(self.log()).await? else { return Ok(None) };
+        let appended = match self.log().append(plan.into()).await {
+            Ok(appended) => appended,
+            Err(AppendError::Conflict { .. }) => return Ok(None),
+            // Another catch-up of the deployment has this moment.
+            Err(AppendError::KeyReused { key_hash, .. }) if slot.is_some_and(|slot| slot.hash == key_hash) => {
+                let turn_in = Some(self.pace().next(self.world().clock.monotonic()));
+                let position = self.log().head().await?;
+                let value = Claimed { turn_in, ..Claimed::default() };
+                return Ok(Some(Done { value, position, duplicate: false }));
+            }
+            Err(error) => return Err(error.into()),
+        };
         // Of a duplicate it is not known which run it stands for: the key may be a reaction's that claimed another.
         let run = run.filter(|_| !appended.duplicate);
-        let value = Claimed { run, appended: !appended.duplicate, duplicate: appended.duplicate };
+        let value = Claimed { run, appended: !appended.duplicate, duplicate: appended.duplicate, turn_in: None };
         Ok(Some(Done { value, position: appended.last(), duplicate: appended.duplicate }))
     }
 
@@ -195,7 +335,7 @@ impl Engine {
     async fn opened(
         &self,
         claim: &RunClaimed,
-        who: Option<(midwatch_events::id::BotId, midwatch_events::id::UserId)>,
+        who: Option<(BotId, UserId)>,
         limits: Option<&Limits>,
         work: Option<WorkKind>,
     ) -> Result<Opened, EngineError> {
@@ -220,6 +360,7 @@ impl Engine {
             deadline_s: limits.deadline_s,
             max_turns: limits.max_turns,
             unattended: true,
+            retry: limits.retry,
         })
     }
 
@@ -280,7 +421,7 @@ impl Engine {
         }
     }
 
-    /// Takes the next delivery of a target's queue, if the target is free.
+    /// Takes what waits for a target, if the target is free: a window that waits goes before the queue's next delivery.
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
@@ -293,30 +434,33 @@ impl Engine {
         let now = self.log().store_time().await?;
         let next = midwatch_commands::target::ClaimNext { namespace: self.namespace(), process: self.process(), now };
         match target {
-            TargetId::Routine(id) => self.claim_on_routine(id, origin, key, |_| RoutineCommand::ClaimNext(next)).await,
+            TargetId::Routine(id) => {
+                let routine = self.load::<Routine>(&StreamName::routine(id)).await?.state;
+                if routine.queued.is_some() && routine.target.live.is_none() {
+                    return self.tick_as(id, Ticking { now, runner: true, turn: true }).await;
+                }
+                self.claim_on_routine(id, origin, key, |_| RoutineCommand::ClaimNext(next)).await
+            }
             TargetId::Trigger(id) => self.claim_on_trigger(id, origin, key, |_| TriggerCommand::ClaimNext(next)).await,
         }
+    }
+
+    /// Looks at a routine's windows, as if somebody were there to run it.
+    ///
+    /// # Errors
+    /// [`Refusal::Halted`], or a fault.
+    pub async fn tick(&self, id: RoutineId) -> Result<Done<Claimed>, EngineError> {
+        let now = self.log().store_time().await?;
+        self.tick_as(id, Ticking { now, runner: true, turn: true }).await
     }
 
     /// Looks at a routine's windows.
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
-    pub async fn tick(&self, id: RoutineId) -> Result<Done<Claimed>, EngineError> {
-        let now = self.log().store_time().await?;
-        let origin = Origin::of(Actor::Clock);
-        // What was lifted is read together with the version that becomes the append's condition: after a halt and its
-        // lift, no window before the lift can be claimed on what was so before.
-        self.on_routine(id, &origin, None, Under::All, |_, halt| {
-            RoutineCommand::Tick(midwatch_commands::routine::Tick {
-                now,
-                process: self.process(),
-                namespace: self.namespace(),
-                lifted_at: halt.lifted_at,
-                tzdb: midwatch_commands::calendar::tzdb_version(),
-            })
-        })
-        .await
+    pub async fn tick_as(&self, id: RoutineId, ticking: Ticking) -> Result<Done<Claimed>, EngineError> {
+        let asked = Asked::<fn(&Routine) -> RoutineCommand>::Tick(ticking);
+        self.on_routine(id, &Origin::of(Actor::Clock), &[], asked).await
     }
 }
 
@@ -335,6 +479,87 @@ struct Claiming<'a, F: Family> {
     events: &'a [New<F>],
     opened: Option<(Opened, Work)>,
     under: Under,
+    /// The moment of a catch-up.
+    slot: Option<Key>,
+}
+
+/// What a routine is asked, and under what.
+enum Asked<C> {
+    Command(C),
+    Tick(Ticking),
+}
+
+impl<C> Asked<C> {
+    fn under(&self) -> Under {
+        match self {
+            Self::Command(_) => Under::ClaimsOnly,
+            Self::Tick(_) => Under::All,
+        }
+    }
+
+    /// The key of the moment at which a catch-up starts: one is started in each tenth of a second of the store's time,
+    /// by whichever process comes first.
+    fn slot(&self, id: RoutineId) -> Option<Key> {
+        let Self::Tick(ticking) = self else { return None };
+        let tenth = ticking.now.0.div_euclid(CATCH_UP_EVERY_US).to_string();
+        Some(Key::new(&["catch_up", &tenth], &[tenth.as_bytes(), id.to_string().as_bytes()]))
+    }
+}
+
+/// What a decision on a routine rests on besides the routine.
+struct Around {
+    halt: Loaded<Deployment>,
+    behind: Behind,
+}
+
+/// Bot and owner of a routine.
+#[derive(Default)]
+pub(crate) struct Behind {
+    /// Their versions.
+    conditions: Vec<(StreamName, u64)>,
+    /// One of them is gone for good.
+    pub(crate) gone: Option<SuspendCause>,
+    /// The Bot's endpoint is needed and does not answer.
+    unreachable: bool,
+}
+
+fn claim_in(events: &[New<RoutineEvent>]) -> Option<RunClaimed> {
+    events.iter().find_map(|event| match &event.facts {
+        RoutineEvent::RunClaimed(claim) => Some(claim.clone()),
+        _ => None,
+    })
+}
+
+/// The run whose place the claim among `events` takes.
+fn replaced_in(events: &[New<RoutineEvent>]) -> Option<RunId> {
+    events.iter().find_map(|event| match &event.facts {
+        RoutineEvent::RunSettled(settled) => Some(settled.run),
+        _ => None,
+    })
+}
+
+/// Why nothing can be started any more for a routine whose Bot or owner is gone.
+pub(crate) fn gone_refusal(cause: SuspendCause) -> Refusal {
+    if cause == SuspendCause::OwnerRevoked { Refusal::OwnerRevoked } else { Refusal::BotRetired }
+}
+
+/// Whose turn it is to catch up, in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Mutex<Duration>);
+
+impl Pace {
+    /// Takes the next free turn; none where that is now, else how long it is until then.
+    fn reserve(&self, now: Duration) -> Option<Duration> {
+        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = (*next).max(now);
+        *next = at + CATCH_UP_EVERY;
+        (at > now).then(|| at.saturating_sub(now))
+    }
+
+    /// Takes a turn after now.
+    fn next(&self, now: Duration) -> Duration {
+        self.reserve(now + CATCH_UP_EVERY).unwrap_or_default() + CATCH_UP_EVERY
+    }
 }
 
 fn add_some<F: Family>(

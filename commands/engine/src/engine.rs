@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     EngineError,
+    claims::Pace,
     deployment::{self, Outside},
     handle::{Done, Folds, Lanes, Loaded, Request, load},
     intake::Places,
@@ -56,6 +57,7 @@ struct Inner {
     folds: Folds,
     lanes: Lanes,
     places: Places,
+    pace: Pace,
     secrets: Option<Secrets>,
     namespace: Uuid,
     repeat_window_s: u32,
@@ -109,11 +111,23 @@ impl Engine {
         let namespace = state.namespace.unwrap_or_default();
         let repeat_window_s = state.repeat_window_s;
         let folds = Folds::default();
-        let (lanes, places) = (Lanes::default(), Places::default());
+        let (lanes, places, pace) = (Lanes::default(), Places::default(), Pace::default());
         let remembers = joined.as_ref().is_some_and(|(_, own)| *own);
         let secrets = joined.map(|(secrets, _)| secrets);
-        let inner =
-            Inner { log, views, world, folds, lanes, places, secrets, namespace, repeat_window_s, remembers, opening };
+        let inner = Inner {
+            log,
+            views,
+            world,
+            folds,
+            lanes,
+            places,
+            pace,
+            secrets,
+            namespace,
+            repeat_window_s,
+            remembers,
+            opening,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -175,6 +189,11 @@ impl Engine {
         load(&self.inner.log, &self.inner.folds, stream).await
     }
 
+    /// A stream's state as this process last saw it, if it did; perhaps behind. Only for what becomes a condition.
+    pub(crate) fn known<D: Decider>(&self, stream: &StreamName) -> Option<Loaded<D>> {
+        self.inner.folds.known(stream)
+    }
+
     /// Whether scheduling is halted, for the deployment or for this process alone, and the version this was read at:
     /// the condition of every claim.
     ///
@@ -205,6 +224,10 @@ impl Engine {
 
     pub(crate) fn places(&self) -> &Places {
         &self.inner.places
+    }
+
+    pub(crate) fn pace(&self) -> &Pace {
+        &self.inner.pace
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {

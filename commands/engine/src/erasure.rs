@@ -175,11 +175,13 @@ fn named(event: &AnyEvent) -> Option<BlobId> {
     let reference = match event {
         AnyEvent::Delivery(_, Some(DeliveryContent::Received { blob, .. })) => blob.as_ref(),
         AnyEvent::Run(_, Some(content)) => match content {
-            RunContent::ToolCallEnded { blob, .. } => blob.as_ref(),
+            RunContent::ToolCallEnded { blob, .. } | RunContent::CallOutcomeLate { blob, .. } => blob.as_ref(),
             RunContent::Opened { .. }
             | RunContent::TurnFinished { .. }
             | RunContent::ToolCallDecided { .. }
-            | RunContent::Ended { .. } => None,
+            | RunContent::AttemptFailed { .. }
+            | RunContent::Ended { .. }
+            | RunContent::ReportedLate { .. } => None,
         },
         AnyEvent::Bot(_)
         | AnyEvent::Boundary(..)

@@ -1,7 +1,15 @@
 //! The scheduling halt: nothing starts until it is lifted.
 
-use midwatch_commands::engine::{Engine as Deployment, EngineCommand};
-use midwatch_events::{Actor, StreamName, engine::HaltCause, id::RunId};
+use midwatch_commands::{
+    engine::{Engine as Deployment, EngineCommand},
+    run::End,
+};
+use midwatch_events::{
+    Actor, StreamName,
+    engine::HaltCause,
+    id::RunId,
+    run::{Outcome, Reason},
+};
 
 use crate::{Done, Engine, EngineError, Origin, Request, deployment::Found, handle::handle};
 
@@ -45,6 +53,32 @@ impl Engine {
             Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Ends what is live, because scheduling was halted. Deliveries that wait stay where they are.
+    ///
+    /// # Errors
+    /// A fault of the database. What was ended until then stays so; ask again.
+    pub async fn stop_runs(&self, origin: &Origin) -> Result<Vec<RunId>, EngineError> {
+        // What was claimed before the halt is found once the projections have it.
+        crate::projector::catch_up(self).await?;
+        let mut stopped = Vec::new();
+        for run in self.live_runs().await? {
+            let end = End {
+                take: None,
+                outcome: Outcome::Cancelled,
+                reason: Some(Reason::Halt),
+                headline: "Scheduling was halted and live runs were stopped".to_owned(),
+                error: None,
+                now: self.log().store_time().await?,
+            };
+            match self.settle(run, end, origin).await {
+                Ok(_) => stopped.push(run),
+                Err(EngineError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(stopped)
     }
 
     /// Runs that are live, for a halt's answer: a halt lets them finish.

@@ -184,9 +184,13 @@ impl std::fmt::Debug for Folds {
 
 impl Folds {
     fn get<D: Decider>(&self, stream: &StreamName) -> Loaded<D> {
+        self.known(stream).unwrap_or_else(|| Loaded { state: D::default(), version: 0 })
+    }
+
+    /// What is kept of a stream.
+    pub(crate) fn known<D: Decider>(&self, stream: &StreamName) -> Option<Loaded<D>> {
         let kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let loaded = kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>());
-        loaded.cloned().unwrap_or_else(|| Loaded { state: D::default(), version: 0 })
+        kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>()).cloned()
     }
 
     fn put<D: Decider>(&self, stream: &StreamName, loaded: &Loaded<D>) {

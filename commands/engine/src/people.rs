@@ -104,6 +104,24 @@ impl Engine {
         Ok(done.with(user))
     }
 
+    /// Lets a person do nothing any more: their sessions and links open nothing, and their routines are suspended. The
+    /// first admin stays: what the command line makes belongs to them.
+    ///
+    /// # Errors
+    /// There is no such person, it is the first admin, or a fault.
+    pub async fn revoke_user(
+        &self,
+        user: UserId,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<()>, EngineError> {
+        if user == first_admin(self.namespace()) {
+            let sentence = "this is the first admin, whose rights the command line has; it stays".to_owned();
+            return Err(midwatch_commands::Refusal::Invalid(sentence).into());
+        }
+        handle::<User>(self, &StreamName::user(user), origin, request, |_| Ok(UserCommand::Revoke)).await
+    }
+
     /// Makes an API token; the answer is the only time its secret is known.
     ///
     /// # Errors

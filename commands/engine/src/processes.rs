@@ -7,15 +7,16 @@ use midwatch_commands::{
     engine::{Engine as Deployment, EngineCommand},
 };
 use midwatch_events::{Actor, StreamName, engine::Role};
-use tokio::sync::watch;
+use uuid::Uuid;
 
-use crate::{Done, Engine, EngineError, Origin, handle::handle, world::told};
+use crate::{Done, Engine, EngineError, Origin, handle::handle};
 
 /// What a runner holds as long as it is there. Of several runners one holds it and the others stand by.
 const RUNNERS: &str = "runners";
 /// How long a runner counts as there after it said so, in seconds.
 const PRESENT_S: u32 = 6;
-const RENEW: Duration = Duration::from_secs(2);
+/// How often a runner says so.
+pub(crate) const RENEW: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// This process joins the deployment in these roles.
@@ -45,19 +46,16 @@ impl Engine {
     }
 }
 
-/// Says that this process executes runs, until told to stop.
-pub async fn be_a_runner(engine: Engine, mut stop: watch::Receiver<bool>) {
-    loop {
-        if let Err(error) = lead(&engine, PRESENT_S).await {
-            tracing::debug!(%error, "this runner could not say that it is there");
-        }
-        tokio::select! {
-            biased;
-            () = told(&mut stop) => break,
-            () = engine.world().clock.sleep(RENEW) => {}
-        }
+/// Says that this process executes runs; a runner does so every [`RENEW`].
+pub(crate) async fn runner_is_there(engine: &Engine) {
+    if let Err(error) = lead(engine, engine.process().uuid(), PRESENT_S).await {
+        tracing::debug!(%error, "this runner could not say that it is there");
     }
-    give_up(&engine).await;
+}
+
+/// Says that this process executes no more.
+pub(crate) async fn runner_leaves(engine: &Engine) {
+    give_up(engine, engine.process().uuid()).await;
 }
 
 /// Whether a process that executes runs was there within the last seconds. Good for a hint and for nothing else.
@@ -65,20 +63,21 @@ pub async fn be_a_runner(engine: Engine, mut stop: watch::Receiver<bool>) {
 /// # Errors
 /// A fault of the database.
 pub async fn runner_there(engine: &Engine) -> Result<bool, EngineError> {
-    let free = lead(engine, 1).await?;
+    // Asked as nobody: a runner asks whether it is there itself.
+    let free = lead(engine, Uuid::nil(), 1).await?;
     if free {
-        give_up(engine).await;
+        give_up(engine, Uuid::nil()).await;
     }
     Ok(!free)
 }
 
-async fn lead(engine: &Engine, for_s: u32) -> Result<bool, EngineError> {
+async fn lead(engine: &Engine, process: Uuid, for_s: u32) -> Result<bool, EngineError> {
     let now = engine.world().clock.now();
-    Ok(engine.views().lead(RUNNERS, engine.process().uuid(), for_s, now).await?)
+    Ok(engine.views().lead(RUNNERS, process, for_s, now).await?)
 }
 
-async fn give_up(engine: &Engine) {
-    if let Err(error) = engine.views().give_up(RUNNERS, engine.process().uuid()).await {
+async fn give_up(engine: &Engine, process: Uuid) {
+    if let Err(error) = engine.views().give_up(RUNNERS, process).await {
         tracing::debug!(%error, "it runs out by itself");
     }
 }

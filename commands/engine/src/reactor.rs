@@ -8,8 +8,8 @@ use std::time::Duration;
 use midwatch_commands::{
     Refusal,
     delivery::{Delivery, DeliveryCommand},
-    reactions::{Reaction, TargetId, reactions},
-    routine::RoutineCommand,
+    reactions::{Reaction, TargetId, WorksFor, reactions},
+    routine::{Routine, RoutineCommand},
     target::Queueing,
     trigger::{Trigger, TriggerCommand},
 };
@@ -17,12 +17,16 @@ use midwatch_events::{
     Actor, AnyEvent, Recorded, StreamName,
     id::{DeliveryId, TriggerId},
     key::Key,
-    routine::DeliveryQueued,
+    routine::{DeliveryQueued, SuspendCause},
 };
-use midwatch_log::Filter;
+use midwatch_log::{
+    Filter,
+    views::{Cell, Condition, Order, Test},
+};
+use midwatch_projections::routines_list::{RoutineState, RoutinesList};
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, Origin, Request, handle::handle, projector, world::told};
+use crate::{Engine, EngineError, Origin, Request, claims::gone_refusal, handle::handle, projector, world::told};
 
 const NAME: &str = "reactor";
 const BATCH: u32 = 500;
@@ -62,8 +66,8 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
 /// A fault; the checkpoint then stands before the event that could not be followed up.
 pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
     let from = engine.views().named_checkpoint(NAME).await?;
-    let filter =
-        Filter { categories: ["delivery", "routine", "trigger"].map(str::to_owned).to_vec(), ..Filter::default() };
+    let categories = ["bot", "delivery", "routine", "trigger", "user"].map(str::to_owned).to_vec();
+    let filter = Filter { categories, ..Filter::default() };
     let (events, scanned) = engine.log().read_all(from, BATCH, &filter).await?;
     for recorded in &events {
         if let Err(error) = react_to(engine, recorded).await {
@@ -98,6 +102,7 @@ async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result
     let done = match reaction {
         Reaction::Queue { delivery, trigger, target } => queue(engine, delivery, trigger, target, &origin, key).await,
         Reaction::ClaimNext(target) => engine.claim_next(target, &origin, Some(key)).await.map(|_| ()),
+        Reaction::Suspend(works_for) => suspend(engine, works_for, cause.position, &origin).await,
         Reaction::MarkQueued(DeliveryQueued { delivery, trigger, .. }) => {
             mark(engine, delivery, &origin, key, |_| DeliveryCommand::MarkQueued(trigger)).await
         }
@@ -115,6 +120,34 @@ async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result
             Ok(())
         }
         other => other,
+    }
+}
+
+/// Switches off the routines that cannot go on. One that is made at this very moment and not found here is refused when it
+/// is made, or switched off at its next claim.
+async fn suspend(engine: &Engine, works_for: WorksFor, position: u64, origin: &Origin) -> Result<(), EngineError> {
+    projector::wait_for(engine, position).await;
+    let (column, id, cause) = match works_for {
+        WorksFor::Bot(bot) => ("bot", bot.to_string(), SuspendCause::BotRetired),
+        WorksFor::Owner(user) => ("owner", user.to_string(), SuspendCause::OwnerRevoked),
+    };
+    let error = gone_refusal(cause).to_string();
+    let mut after = None;
+    loop {
+        let filters = vec![Condition { column, is: Test::Eq(Cell::Text(id.clone())) }];
+        let order = Order { column: "name", descending: false };
+        let page = projector::page::<RoutinesList>(engine, filters, order, BATCH, after).await?;
+        for (row, _) in page.iter().filter(|(row, _)| row.state != RoutineState::Deleted) {
+            let command = |_: &Routine| Ok(RoutineCommand::Suspend { cause, error: error.clone() });
+            match handle::<Routine>(engine, &StreamName::routine(row.id), origin, None, command).await {
+                Ok(_) | Err(EngineError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match page.last() {
+            Some((_, cursor)) if page.len() == BATCH as usize => after = Some(cursor.clone()),
+            _ => return Ok(()),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Routines: making, changing and running them.
 
 use midwatch_commands::{
-    Refusal,
+    Decider as _, Refusal,
+    bot::Bot,
     routine::{Create, Edit, Routine, RoutineCommand},
 };
 use midwatch_events::{
@@ -12,8 +13,9 @@ use midwatch_events::{
 
 use crate::{
     Done, Engine, EngineError, Origin, Request,
+    claims::gone_refusal,
     deployment::first_admin,
-    handle::{handle, handle_at},
+    handle::{Plan, TRIES, handle, handle_at},
 };
 
 /// A routine to make.
@@ -48,11 +50,14 @@ impl Engine {
         if let Some(done) = self.done_before(request).await? {
             return Ok(done.with(routine));
         }
-        self.workable_bot(new.bot).await?;
-        let now = self.log().store_time().await?;
         let owner = self.owner(new.owner).await?;
-        let done = handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| {
-            Ok(RoutineCommand::Create(Box::new(Create {
+        let (stream, bot) = (StreamName::routine(routine), StreamName::bot(new.bot));
+        for _ in 0..TRIES {
+            // A Bot that is retired at this very moment gets no routine any more: its version is a condition.
+            self.workable_bot(new.bot).await?;
+            let bot_version = self.load::<Bot>(&bot).await?.version;
+            let loaded = self.load::<Routine>(&stream).await?;
+            let create = Create {
                 routine,
                 name: new.name.clone(),
                 owner,
@@ -60,11 +65,22 @@ impl Engine {
                 schedule: new.schedule.clone(),
                 work: new.work.clone(),
                 limits: new.limits.clone(),
-                now,
-            })))
-        })
-        .await?;
-        Ok(done.with(routine))
+                now: self.log().store_time().await?,
+            };
+            let events = match loaded.state.decide(RoutineCommand::Create(Box::new(create))) {
+                Ok(events) => events,
+                Err(refusal) => return Ok(self.seen(request, refusal).await?.with(routine)),
+            };
+            let mut plan = Plan::default();
+            plan.add(self.world(), &stream, loaded.version, &events, origin)?;
+            plan.condition(bot.clone(), bot_version);
+            request.into_iter().for_each(|request| plan.key(request.key));
+            if let Some(appended) = plan.commit(self.log()).await? {
+                let (position, duplicate) = (appended.last(), appended.duplicate);
+                return Ok(Done { value: routine, position, duplicate });
+            }
+        }
+        Err(EngineError::Fault(format!("{bot} is changed by too many processes at once; try again")))
     }
 
     /// Changes what `edit` names; its `now` is set here. With `expected`, a routine that was changed meanwhile is a
@@ -109,16 +125,20 @@ impl Engine {
     /// Resumes a paused or suspended routine.
     ///
     /// # Errors
-    /// There is no such routine, it is not paused, or a fault.
+    /// There is no such routine, it is not paused, its Bot or owner is gone, or a fault.
     pub async fn resume_routine(
         &self,
         routine: RoutineId,
         origin: &Origin,
         request: Option<&Request>,
     ) -> Result<Done<()>, EngineError> {
+        let stream = StreamName::routine(routine);
+        let state = self.load::<Routine>(&stream).await?.state;
+        if let Some(gone) = self.behind(&state, true).await?.gone {
+            return self.seen(request, gone_refusal(gone)).await;
+        }
         let now = self.log().store_time().await?;
-        handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| Ok(RoutineCommand::Resume { now }))
-            .await
+        handle::<Routine>(self, &stream, origin, request, |_| Ok(RoutineCommand::Resume { now })).await
     }
 
     /// Removes a routine from every list; its history stays.
@@ -169,7 +189,7 @@ impl Engine {
     pub(crate) async fn owner(&self, named: Option<UserId>) -> Result<UserId, EngineError> {
         let Some(user) = named else { return Ok(first_admin(self.namespace())) };
         let loaded = self.load::<midwatch_commands::user::User>(&StreamName::user(user)).await?;
-        loaded.state.id.ok_or_else(|| {
+        loaded.state.id.filter(|_| !loaded.state.revoked).ok_or_else(|| {
             Refusal::Invalid(format!("there is no person {user}; `midwatch user list` shows those there are")).into()
         })
     }

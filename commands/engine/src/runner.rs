@@ -11,11 +11,15 @@ use std::{
 };
 
 use futures_util::{FutureExt as _, future::join_all};
-use midwatch_commands::run::{End, Run, RunCommand};
+use midwatch_commands::{
+    Refusal,
+    bot::{Bot, BotCommand},
+    run::{End, Run, RunCommand},
+};
 use midwatch_events::{
     Actor, AnyEvent, StreamName,
     id::RunId,
-    run::{Opened, Outcome, Reason, RunContent, RunEvent, Work},
+    run::{DecisionKind, Opened, Outcome, Reason, RunContent, RunEvent, Work, WorkKind},
 };
 use midwatch_log::{Filter, lease};
 use tokio::sync::{mpsc, watch};
@@ -24,6 +28,9 @@ use crate::{
     Engine, EngineError, Origin,
     handle::handle,
     leases::{Alive, BEAT, Watchman},
+    probes::Probes,
+    processes::{RENEW, runner_is_there, runner_leaves},
+    progress::{Progress, SILENCE},
     runs,
     world::{Boxed, Clock, told},
 };
@@ -59,6 +66,8 @@ pub struct Job {
     pub work: Work,
     /// Whether it may still act.
     pub alive: Alive,
+    /// Where it says that it goes on: a run that says nothing for a minute is over.
+    pub progress: Progress,
 }
 
 /// How an execution went.
@@ -78,6 +87,12 @@ pub struct Ending {
 pub trait Executor: Send + Sync + 'static {
     /// Does the work, every call through the gateway, and says how it went.
     fn execute(&self, job: Job) -> Boxed<'static, Ending>;
+
+    /// Whether a Bot's endpoint answers. One that cannot be asked counts as answering: the next run finds out.
+    fn answers(&self, bot: &Bot) -> Boxed<'static, bool> {
+        let _ = bot;
+        Box::pin(std::future::ready(true))
+    }
 }
 
 struct Held {
@@ -93,8 +108,9 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
     let beaten = engine.world().clock.monotonic();
     let (finished, ended) = mpsc::unbounded_channel();
     let (held, left_alone) = (BTreeMap::new(), BTreeMap::new());
-    let (opened, watchman) = (BTreeSet::new(), Watchman::default());
-    let runner = Runner { engine, executor, held, left_alone, finished, opened, seen, beaten, watchman };
+    let (opened, watchman, present, probes) = (BTreeSet::new(), Watchman::default(), None, Probes::default());
+    let runner =
+        Runner { engine, executor, held, left_alone, finished, opened, seen, beaten, present, probes, watchman };
     runner.run(stop, ended).await;
 }
 
@@ -126,6 +142,9 @@ struct Runner {
     seen: u64,
     /// When leases were last renewed, in monotonic time.
     beaten: Duration,
+    /// When it last said that it is there.
+    present: Option<Duration>,
+    probes: Probes,
     watchman: Watchman,
 }
 
@@ -141,6 +160,7 @@ impl Runner {
             if stopping.is_some_and(|since| self.held.is_empty() || now.saturating_sub(since) >= LAST_ORDERS) {
                 break;
             }
+            self.be_there(now, stopping.is_some()).await;
             if let Err(error) = self.follow_runs().await {
                 tracing::warn!(%error, "the ends of runs cannot be read; trying again");
             }
@@ -163,7 +183,23 @@ impl Runner {
                 _ = head.changed() => self.engine.world().clock.sleep(SETTLE).await,
             }
         }
+        runner_leaves(&self.engine).await;
         self.give_back().await;
+    }
+
+    /// Says that a runner is there, and tries the Bots that did not answer.
+    async fn be_there(&mut self, now: Duration, stopping: bool) {
+        if stopping {
+            if self.present.take().is_some() {
+                runner_leaves(&self.engine).await;
+            }
+            return;
+        }
+        if self.present.is_none_or(|said| now.saturating_sub(said) >= RENEW) {
+            self.present = Some(now);
+            runner_is_there(&self.engine).await;
+        }
+        self.probes.round(&self.engine, &self.executor).await;
     }
 
     /// Takes note of runs that were opened, and stops those that were ended elsewhere.
@@ -301,7 +337,8 @@ async fn take(engine: &Engine, run: RunId) -> Result<Option<Job>, EngineError> {
         alive.renewed(sent);
     }
     let work = opened_work(engine, &stream).await?;
-    Ok(Some(Job { engine: engine.clone(), run, take: state.take, opened, work, alive }))
+    let progress = Progress::from(engine.world().clock.monotonic());
+    Ok(Some(Job { engine: engine.clone(), run, take: state.take, opened, work, alive, progress }))
 }
 
 /// What a run is to do: the content of its first event.
@@ -320,6 +357,7 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
     let (engine, run, take, alive) = (job.engine.clone(), job.run, job.take, job.alive.clone());
     let deadline = Duration::from_secs(u64::from(job.opened.deadline_s));
     let clock = Arc::clone(&engine.world().clock);
+    let watched = job.clone();
     let ending = tokio::select! {
         biased;
         () = told(&mut called_off) => None,
@@ -327,13 +365,17 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
             tracing::warn!(%run, "its lease could not be renewed in time: it stops here, and others close it");
             None
         }
-        ending = AssertUnwindSafe(async move { executor.execute(job).await }).catch_unwind() => {
-            Some(ending.unwrap_or_else(|_| panicked()))
-        }
+        ending = attempts(job, executor) => Some(ending),
         () = clock.sleep(deadline) => Some(Ending {
             outcome: Outcome::TimedOut,
             reason: Some(Reason::Deadline),
             headline: format!("It took longer than its {} s", deadline.as_secs()),
+            error: None,
+        }),
+        () = silent(&watched) => Some(Ending {
+            outcome: Outcome::TimedOut,
+            reason: Some(Reason::Silence),
+            headline: format!("It made no progress for {} s", SILENCE.as_secs()),
             error: None,
         }),
     };
@@ -342,6 +384,87 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
     }
     if let Err(error) = lease::drop_run(engine.log(), run.uuid(), take).await {
         tracing::debug!(%error, "a lease stays behind; it means nothing any more");
+    }
+}
+
+/// Executes it, and again where it failed before anything acted and its routine says so.
+async fn attempts(job: Job, executor: Arc<dyn Executor>) -> Ending {
+    loop {
+        let (once, executor) = (job.clone(), Arc::clone(&executor));
+        let ending = AssertUnwindSafe(async move { executor.execute(once).await }).catch_unwind().await;
+        let ending = ending.unwrap_or_else(|_| panicked());
+        tell_of_bot(&job, &ending).await;
+        match again(&job, &ending).await {
+            Ok(Some(wait)) => job.engine.world().clock.sleep(wait).await,
+            Ok(None) => return ending,
+            Err(error) => {
+                tracing::warn!(run = %job.run, %error, "whether it is tried again cannot be recorded: it is not");
+                return ending;
+            }
+        }
+        job.progress.goes_on(job.engine.world().clock.monotonic());
+    }
+}
+
+/// How long to wait before it is tried again; none when it is not.
+async fn again(job: &Job, ending: &Ending) -> Result<Option<Duration>, EngineError> {
+    if ending.outcome != Outcome::Failed || job.opened.retry.is_none() {
+        return Ok(None);
+    }
+    let stream = StreamName::run(job.run);
+    let origin = Origin::of(Actor::Engine).within(&stream);
+    let now = job.engine.log().store_time().await?;
+    let failed = handle::<Run>(&job.engine, &stream, &origin, None, |_| {
+        let error = cut(ending.error.as_deref().unwrap_or(&ending.headline), ERROR_BYTES_MAX);
+        Ok(RunCommand::FailAttempt { take: job.take, reason: ending.reason, error, now })
+    });
+    match failed.await {
+        Ok(done) if !done.duplicate => {
+            let retry_at = job.engine.load::<Run>(&stream).await?.state.retry_at;
+            Ok(retry_at.map(|at| Duration::from_micros(u64::try_from(at.since(now)).unwrap_or(0))))
+        }
+        Ok(_) | Err(EngineError::Refused(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What this run found of its Bot's endpoint is said for all its routines.
+async fn tell_of_bot(job: &Job, ending: &Ending) {
+    if job.opened.work != WorkKind::Instruction {
+        return;
+    }
+    let answered = ending.reason != Some(Reason::BotUnreachable);
+    let stream = StreamName::bot(job.opened.bot);
+    let known = job.engine.known::<Bot>(&stream).is_some_and(|bot| bot.state.unreachable);
+    if known != answered {
+        return;
+    }
+    let (origin, command) = (Origin::of(Actor::Engine), BotCommand::Tried(answered));
+    if let Err(error) = job.engine.change_bot(job.opened.bot, &origin, None, command).await {
+        tracing::warn!(bot = %job.opened.bot, %error, "whether the Bot answers cannot be recorded");
+    }
+}
+
+/// Comes back when the run has made no progress for too long. One that waits for a person, or for its next attempt, is
+/// not silent.
+async fn silent(job: &Job) {
+    let clock = &job.engine.world().clock;
+    loop {
+        let left = job.progress.left(clock.monotonic());
+        if !left.is_zero() {
+            clock.sleep(left).await;
+            continue;
+        }
+        match job.engine.load::<Run>(&StreamName::run(job.run)).await {
+            Ok(loaded) => {
+                let asks = |state: &Run| state.open_calls.values().any(|call| call.decision == DecisionKind::Asked);
+                if loaded.state.retry_at.is_none() && !asks(&loaded.state) {
+                    return;
+                }
+            }
+            Err(error) => tracing::debug!(%error, "whether a silent run waits for something cannot be read"),
+        }
+        job.progress.goes_on(clock.monotonic());
     }
 }
 
@@ -381,7 +504,10 @@ async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
                     error: ending.error.as_deref().map(|error| cut(error, ERROR_BYTES_MAX)),
                     now,
                 };
-                engine.settle(run, end, &origin).await.map(|_| ())
+                match engine.settle(run, end.clone(), &origin).await {
+                    Err(EngineError::Refused(Refusal::RunEnded)) => report_late(engine, run, end).await,
+                    settled => settled.map(|_| ()),
+                }
             }
             Err(error) => Err(error.into()),
         };
@@ -397,6 +523,14 @@ async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
             }
         }
     }
+}
+
+/// The run was ended by somebody else: what this runner saw is recorded beside that and changes nothing.
+async fn report_late(engine: &Engine, run: RunId, end: End) -> Result<(), EngineError> {
+    let (stream, worker) = (StreamName::run(run), engine.process());
+    let origin = Origin::of(Actor::Engine).within(&stream);
+    let command = |_: &Run| Ok(RunCommand::ReportLate { worker, end: end.clone() });
+    handle::<Run>(engine, &stream, &origin, None, command).await.map(|_| ())
 }
 
 /// A text as an event has room for it: an ending that is too long would be no ending.

@@ -12,3 +12,4 @@ mod projector;
 mod reactor;
 mod runner;
 mod support;
+mod windows;

@@ -1,8 +1,8 @@
 //! What follows from what, as a table of all events.
 
 use midwatch_events::{
-    Family, Micros, New, StreamName, bot::BotEvent, codec, key::Digest, routine::MissedReason, routine::RunClaimed,
-    routine::RunSettled, routine::SkippedReason, routine::SuspendCause, run::Cause, run::Outcome,
+    Family, Micros, New, StreamName, bot::BotEvent, codec, key::Digest, routine::MissedReason, routine::RearmCause,
+    routine::RunClaimed, routine::RunSettled, routine::SkippedReason, routine::SuspendCause, run::Cause, run::Outcome,
 };
 
 use super::*;
@@ -129,7 +129,7 @@ fn a_routine_goes_on_with_its_queue_and_tells_its_deliveries() {
         (RoutineEvent::Paused {}, vec![]),
         (RoutineEvent::Suspended { cause: SuspendCause::Failing }, vec![]),
         (RoutineEvent::Deleted {}, vec![]),
-        (RoutineEvent::Rearmed { next_us }, vec![]),
+        (RoutineEvent::Rearmed { next_us, cause: RearmCause::Lifted, tzdb: None }, vec![]),
         (
             RoutineEvent::WindowsMissed {
                 bot: None,
@@ -183,5 +183,14 @@ fn a_trigger_with_an_instruction_of_its_own_does_the_same() {
 fn what_stands_on_a_stream_without_an_id_concerns_no_target() {
     let stream = StreamName::stored("routine-old".to_owned());
     assert_eq!(follows(stream, RoutineEvent::RunSettled(settled())), []);
-    assert_eq!(follows(StreamName::bot(id(3)), BotEvent::Retired {}), []);
+    assert_eq!(follows(StreamName::stored("bot-old".to_owned()), BotEvent::Retired {}), []);
+}
+
+#[test]
+fn routines_of_a_bot_that_retires_and_of_a_person_who_is_revoked_are_suspended() {
+    let suspend = |of| vec![Reaction::Suspend(of)];
+    assert_eq!(follows(StreamName::bot(id(3)), BotEvent::Retired {}), suspend(WorksFor::Bot(id(3))));
+    let revoked = UserEvent::Revoked { user: id(2) };
+    assert_eq!(follows(StreamName::user(id(2)), revoked), suspend(WorksFor::Owner(id(2))));
+    assert_eq!(follows(StreamName::bot(id(3)), BotEvent::Unreachable {}), []);
 }

@@ -16,6 +16,12 @@ fn kinds_codes_and_sentences() {
         (Refusal::Halted, refused, "halted", "scheduling is halted; `midwatch halt lift` ends it"),
         (Refusal::AlreadySo("why"), refused, "already_so", "why"),
         (Refusal::BotRetired, refused, "bot_retired", "the Bot is retired; give the work to another one"),
+        (
+            Refusal::OwnerRevoked,
+            refused,
+            "owner_revoked",
+            "the routine's owner was revoked; make one that belongs to somebody else",
+        ),
         (Refusal::RunEnded, refused, "run_ended", "the run has ended"),
         (Refusal::Stale, refused, "stale", "another runner took the run"),
         (Refusal::TurnLimit { max: 20 }, refused, "turn_limit", "the run has taken its 20 turns"),

@@ -2,6 +2,7 @@
 
 mod asking;
 mod ending;
+mod options;
 mod walk;
 mod windows;
 
@@ -31,12 +32,23 @@ fn routine(schedule: &str, now: &str) -> Given<Routine> {
 }
 
 fn with_grace(schedule: &str, now: &str, grace_s: u32) -> Given<Routine> {
-    let limits = Limits { grace_s, ..Limits::default() };
+    limited(schedule, now, Limits { grace_s, ..Limits::default() })
+}
+
+fn limited(schedule: &str, now: &str, limits: Limits) -> Given<Routine> {
     given([]).after(RoutineCommand::Create(Box::new(Create { limits, ..create(schedule, now) })))
 }
 
 fn tick_of(now: &str) -> Tick {
-    Tick { now: at(now), process: id(9), namespace: NAMESPACE, lifted_at: None, tzdb: "2026f" }
+    Tick {
+        now: at(now),
+        process: id(9),
+        namespace: NAMESPACE,
+        lifted_at: None,
+        tzdb: "2026f",
+        unable: None,
+        catch_up: true,
+    }
 }
 
 fn tick(now: &str) -> RoutineCommand {
@@ -83,7 +95,7 @@ fn skipped(window: &str, live: RunId, next: &str) -> RoutineEvent {
 }
 
 fn rearmed(next: Option<&str>) -> RoutineEvent {
-    RoutineEvent::Rearmed { next_us: next.map(at) }
+    RoutineEvent::Rearmed { next_us: next.map(at), cause: RearmCause::Lifted, tzdb: None }
 }
 
 fn settle(run: RunId, outcome: Outcome) -> RoutineCommand {

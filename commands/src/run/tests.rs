@@ -1,5 +1,7 @@
 //! Runs: the fence, the limits, what is unknown at the end, and cycles.
 
+mod late;
+
 use midwatch_events::run::{Cause, RefusalCause, Verdict, WorkKind};
 
 use super::*;
@@ -20,6 +22,7 @@ fn opened() -> Opened {
         deadline_s: 900,
         max_turns: 2,
         unattended: true,
+        retry: None,
     }
 }
 

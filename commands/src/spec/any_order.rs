@@ -12,8 +12,8 @@ use midwatch_events::{
     key::Digest,
     repeat::RepeatEvent,
     routine::{
-        DeliveryQueued, DropReason, Limits, MissedReason, RoutineEvent, RunClaimed, RunSettled, SkippedReason,
-        SuspendCause,
+        DeliveryQueued, DropReason, Limits, MissedReason, Overlap, RearmCause, RoutineEvent, RunClaimed, RunSettled,
+        SkippedReason, SuspendCause,
     },
     run::{CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, RunEvent, Verdict, WorkKind},
     trigger::{Intake, TriggerEvent},
@@ -77,7 +77,14 @@ impl Dice {
     }
 
     fn limits(&mut self) -> Limits {
-        Limits { grace_s: self.number(), deadline_s: self.number(), max_turns: self.number() }
+        Limits {
+            grace_s: self.number(),
+            deadline_s: self.number(),
+            max_turns: self.number(),
+            max_runs: self.maybe(|dice| u64::from(dice.number())),
+            overlap: self.of(&[Overlap::Skip, Overlap::QueueOne, Overlap::CancelLive]),
+            ..Limits::default()
+        }
     }
 
     fn claimed(&mut self) -> RunClaimed {
@@ -136,7 +143,7 @@ impl Dice {
 }
 
 fn routine(dice: &mut Dice) -> RoutineEvent {
-    match dice.roll(0..=15) {
+    match dice.roll(0..=17) {
         0 => RoutineEvent::Created {
             routine: dice.id(),
             name: String::new(),
@@ -160,7 +167,10 @@ fn routine(dice: &mut Dice) -> RoutineEvent {
         6 => RoutineEvent::Resumed { next_us: dice.maybe(Dice::instant) },
         7 => RoutineEvent::Suspended { cause: SuspendCause::Failing },
         8 => RoutineEvent::Deleted {},
-        9 => RoutineEvent::Rearmed { next_us: dice.maybe(Dice::instant) },
+        9 => {
+            let cause = dice.of(&[RearmCause::Lifted, RearmCause::ZoneData, RearmCause::MaxRuns]);
+            RoutineEvent::Rearmed { next_us: dice.maybe(Dice::instant), cause, tzdb: None }
+        }
         10 => RoutineEvent::RunClaimed(dice.claimed()),
         11 => RoutineEvent::RunSettled(dice.settled()),
         12 => RoutineEvent::WindowsMissed {
@@ -179,6 +189,14 @@ fn routine(dice: &mut Dice) -> RoutineEvent {
             next_us: dice.maybe(Dice::instant),
         },
         14 => RoutineEvent::DeliveryQueued(dice.queued()),
+        15 => {
+            let (window_us, live, next_us) = (dice.instant(), dice.id(), dice.maybe(Dice::instant));
+            RoutineEvent::WindowQueued { bot: None, window_us, live, next_us }
+        }
+        16 => {
+            let reason = MissedReason::NoRunner;
+            RoutineEvent::WindowHeld { bot: None, window_us: dice.instant(), reason }
+        }
         _ => match dice.roll(0..=1) {
             0 => RoutineEvent::DeliveryTaken { delivery: dice.id(), run: dice.id() },
             _ => RoutineEvent::DeliveryDropped { delivery: dice.id(), reason: dice.dropped() },
@@ -238,7 +256,7 @@ fn delivery(dice: &mut Dice) -> DeliveryEvent {
 }
 
 fn run(dice: &mut Dice) -> RunEvent {
-    match dice.roll(0..=6) {
+    match dice.roll(0..=9) {
         0 => RunEvent::Opened(Opened {
             run: dice.id(),
             bot: dice.id(),
@@ -253,6 +271,7 @@ fn run(dice: &mut Dice) -> RunEvent {
             deadline_s: dice.number(),
             max_turns: dice.number(),
             unattended: true,
+            retry: None,
         }),
         1 => RunEvent::Taken { take: dice.number(), worker: dice.id(), deadline_us: dice.instant() },
         2 => RunEvent::TurnStarted { turn: dice.number() },
@@ -261,6 +280,15 @@ fn run(dice: &mut Dice) -> RunEvent {
         5 => RunEvent::ToolCallEnded {
             decision: dice.decision(),
             result: CallResult::Unknown,
+            result_digest: None,
+            result_bytes: None,
+            duration_us: None,
+        },
+        6 => RunEvent::AttemptFailed { n: dice.number(), reason: None, retry_at_us: dice.instant() },
+        7 => RunEvent::ReportedLate { worker: dice.id(), outcome: dice.outcome(), reason: None },
+        8 => RunEvent::CallOutcomeLate {
+            decision: dice.decision(),
+            result: CallResult::Finished,
             result_digest: None,
             result_bytes: None,
             duration_us: None,
@@ -329,10 +357,12 @@ fn engine(dice: &mut Dice) -> EngineEvent {
 }
 
 fn bot(dice: &mut Dice) -> BotEvent {
-    match dice.roll(0..=3) {
+    match dice.roll(0..=5) {
         0 => BotEvent::Registered { bot: dice.id(), name: String::new(), agui: None, tools: dice.tools() },
         1 => BotEvent::ToolsGranted { tools: dice.tools() },
         2 => BotEvent::ToolsWithdrawn { tools: dice.tools() },
+        3 => BotEvent::Unreachable {},
+        4 => BotEvent::Reachable {},
         _ => BotEvent::Retired {},
     }
 }

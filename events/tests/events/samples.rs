@@ -15,8 +15,8 @@ use midwatch_events::{
     leaf::{commitment, leaf_hash},
     repeat::{RepeatContent, RepeatEvent},
     routine::{
-        DeliveryQueued, DropReason, Limits, MissedReason, RoutineContent, RoutineEvent, RunClaimed, RunSettled,
-        SkippedReason, SuspendCause, Work,
+        DeliveryQueued, DropReason, Limits, MissedReason, RearmCause, RoutineContent, RoutineEvent, RunClaimed,
+        RunSettled, SkippedReason, SuspendCause, Work,
     },
     run::{
         BlobRef, CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunContent,
@@ -252,6 +252,8 @@ fn bot(d: &mut Draw) -> Vec<New<BotEvent>> {
         BotEvent::ToolsGranted { tools: tools.clone() }.into(),
         BotEvent::ToolsWithdrawn { tools }.into(),
         BotEvent::Retired {}.into(),
+        BotEvent::Unreachable {}.into(),
+        BotEvent::Reachable {}.into(),
     ]
 }
 
@@ -381,7 +383,7 @@ fn routine(d: &mut Draw) -> Vec<New<RoutineEvent>> {
         bot: d.id(BOT),
         schedule: d.text(SCHEDULE),
         work: kind,
-        limits: Limits { grace_s: d.small(600), deadline_s: d.small(900), max_turns: d.small(20) },
+        limits: Limits { grace_s: d.small(600), deadline_s: d.small(900), max_turns: d.small(20), ..Limits::default() },
         anchor_us: d.at(0),
         next_us: next(d),
     };
@@ -399,7 +401,9 @@ fn routine(d: &mut Draw) -> Vec<New<RoutineEvent>> {
         SuspendCause::BotRetired,
         SuspendCause::NotEvaluable,
     ]);
+    let limits = Limits { grace_s: 60, deadline_s: d.small(300), max_turns: 5, ..Limits::default() };
     let (first, second) = (RoutineContent::Created(work(d)), RoutineContent::WorkReplaced(work(d)));
+    let (bot, held) = (d.id(BOT), d.one_of(&[MissedReason::NoRunner, MissedReason::BotUnreachable]));
     let paused = RoutineContent::Paused { reason: d.text("on holiday") };
     let suspended = RoutineContent::Suspended { error: d.text("ten endings in a row were no success") };
     vec![
@@ -407,12 +411,12 @@ fn routine(d: &mut Draw) -> Vec<New<RoutineEvent>> {
         RoutineEvent::Renamed { name: d.text("Evening report") }.into(),
         RoutineEvent::Rescheduled { schedule: d.text(SCHEDULE), anchor_us: d.at(0), next_us: next(d) }.into(),
         new(d, RoutineEvent::WorkReplaced { work: kind }, second),
-        RoutineEvent::LimitsReplaced { limits: Limits { grace_s: 60, deadline_s: d.small(300), max_turns: 5 } }.into(),
+        RoutineEvent::LimitsReplaced { limits }.into(),
         new(d, RoutineEvent::Paused {}, paused),
         RoutineEvent::Resumed { next_us: next(d) }.into(),
         new(d, RoutineEvent::Suspended { cause }, suspended),
         RoutineEvent::Deleted {}.into(),
-        RoutineEvent::Rearmed { next_us: next(d) }.into(),
+        RoutineEvent::Rearmed { next_us: next(d), cause: RearmCause::Lifted, tzdb: None }.into(),
         RoutineEvent::RunClaimed(claimed(d)).into(),
         RoutineEvent::RunSettled(settled(d)).into(),
         missed.into(),
@@ -424,6 +428,8 @@ fn routine(d: &mut Draw) -> Vec<New<RoutineEvent>> {
             next_us: next(d),
         }
         .into(),
+        RoutineEvent::WindowQueued { bot: d.maybe(bot), window_us: d.at(0), live: d.id(RUN), next_us: next(d) }.into(),
+        RoutineEvent::WindowHeld { bot: d.maybe(bot), window_us: d.at(0), reason: held }.into(),
         RoutineEvent::DeliveryQueued(queued(d)).into(),
         RoutineEvent::DeliveryTaken { delivery: d.id(DELIVERY), run: d.id(RUN) }.into(),
         RoutineEvent::DeliveryDropped { delivery: d.id(DELIVERY), reason: dropped(d) }.into(),
@@ -542,6 +548,7 @@ fn opened(d: &mut Draw) -> Opened {
         deadline_s: d.small(900),
         max_turns: d.small(20),
         unattended: d.flag(),
+        retry: None,
     }
 }
 
@@ -572,6 +579,17 @@ fn run(d: &mut Draw) -> Vec<New<RunEvent>> {
     let (result, blob, error) = (d.text(r#"{"ok":true}"#), d.blob(), d.text("connection refused"));
     let result = RunContent::ToolCallEnded { result: d.maybe(result), blob: d.maybe(blob) };
     let headline = RunContent::Ended { headline: d.text("Sorted 14 letters."), error: d.maybe(error) };
+    let (reason, digest) = (d.one_of(&REASONS), d.digest(0x51));
+    let failed = RunEvent::AttemptFailed { n: d.small(1), reason: d.maybe(reason), retry_at_us: d.at(30) };
+    let late = RunEvent::ReportedLate { worker: d.id(PROCESS), outcome: d.one_of(&OUTCOMES), reason: d.maybe(reason) };
+    let late_call = RunEvent::CallOutcomeLate {
+        decision: decision(d),
+        result: d.one_of(&[CallResult::Finished, CallResult::Failed]),
+        result_digest: d.maybe(digest),
+        result_bytes: d.maybe(34),
+        duration_us: d.maybe(12_000),
+    };
+    let late_result = RunContent::CallOutcomeLate { result: Some(r#"{"ok":true}"#.to_owned()), blob: None };
     let (work, messages) = (work(d), d.text(r#"[{"role":"assistant","content":"Done."}]"#));
     let judged = RunContent::ToolCallDecided {
         arguments: d.text(r#"{"path":"notes.txt","contents":"x"}"#),
@@ -588,6 +606,9 @@ fn run(d: &mut Draw) -> Vec<New<RunEvent>> {
         new(d, decided, judged),
         new(d, call_ended, result),
         new(d, RunEvent::Ended(ended), headline),
+        new(d, failed, RunContent::AttemptFailed { error: "connection refused".to_owned() }),
+        new(d, late_call, late_result),
+        new(d, late, RunContent::ReportedLate { headline: "Sorted 14 letters.".to_owned(), error: None }),
     ]
 }
 
@@ -643,5 +664,6 @@ fn user(d: &mut Draw) -> Vec<(StreamName, New<UserEvent>)> {
         (StreamName::user(user), UserEvent::SignedOut { session: d.digest(0x85) }.into()),
         (StreamName::token(token), new(d, issued, UserContent::TokenIssued { name: purpose })),
         (StreamName::token(token), UserEvent::TokenRevoked { token }.into()),
+        (StreamName::user(user), UserEvent::Revoked { user }.into()),
     ]
 }

@@ -153,6 +153,14 @@ pub enum RunFailure {
         /// What had come until then.
         produced: Box<Produced>,
     },
+    /// The answer began, and then nothing came for too long.
+    #[error("{sentence}")]
+    Silent {
+        /// What happened.
+        sentence: String,
+        /// What had come until then.
+        produced: Box<Produced>,
+    },
     /// The Bot said itself that it failed.
     #[error("The Bot reported an error: {message}")]
     BotError {
@@ -239,6 +247,9 @@ impl AguiClient {
             (Ok(()), Some(ending)) => Ok(RunOutcome { produced: *produced, ending }),
             (Ok(()), None) => broken("The Bot's answer ended before the run did.".to_owned()),
             (Err(Stop::Violation(phrase)), _) => broken(format!("The Bot {}.", redact_text(&phrase))),
+            (Err(Stop::Silent(phrase)), _) => {
+                Err(RunFailure::Silent { sentence: format!("The Bot {phrase}."), produced })
+            }
             (Err(Stop::Error(error)), _) => {
                 Err(RunFailure::BotError { message: redact_text(&error.message), code: error.code, produced })
             }
@@ -294,7 +305,7 @@ impl AguiClient {
                 // The run was over, so it does not matter how the connection ends.
                 _ if assembler.is_finished() => return Ok(()),
                 Ok(Err(error)) => return violation(format!("broke off its answer: {}", reason(error))),
-                Err(_) => return violation(format!("was silent for {:?}", self.options.stall)),
+                Err(_) => return Err(Stop::Silent(format!("was silent for {:?}", self.options.stall))),
             };
             size += bytes.len();
             if size > self.options.run_limit {

@@ -8,6 +8,7 @@ use midwatch_engine::{
     deployment::Outside,
     handle::handle,
     leases::Alive,
+    progress::Progress,
     routines::NewRoutine,
     runner::Job,
     world::{Boxed, Clock, World},
@@ -64,7 +65,8 @@ impl Process {
         let state = self.engine.load::<Run>(&stream).await.unwrap().state;
         let (alive, work) = (Alive::default(), Work::default());
         alive.renewed(self.engine.world().clock.monotonic());
-        Job { engine: self.engine.clone(), run, take: 1, opened: state.opened.unwrap(), work, alive }
+        let progress = Progress::from(self.engine.world().clock.monotonic());
+        Job { engine: self.engine.clone(), run, take: 1, opened: state.opened.unwrap(), work, alive, progress }
     }
 
     async fn call(&self, job: &Job, tool: &str) -> Result<Answer, Stop> {

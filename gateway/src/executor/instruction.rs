@@ -51,7 +51,11 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
         command(job, RunCommand::StartTurn { take: job.take }).await?;
         let run_id = format!("{thread}-{turn}");
         let input = RunInput { thread_id: &thread, run_id: &run_id, history: &history, tools: &tools };
-        let outcome = match client.run(input).await {
+        // The client watches itself: an answer may take long as long as pieces of it come.
+        let busy = job.progress.busy();
+        let answered = client.run(input).await;
+        drop(busy);
+        let outcome = match answered {
             Ok(outcome) => outcome,
             Err(failure) => return broken(job, turn, failure).await,
         };
@@ -98,6 +102,11 @@ async fn broken(job: &Job, turn: u32, failure: RunFailure) -> Result<Ending, Sto
     Ok(match failure {
         RunFailure::Unreachable { .. } if turn == 1 => failed(Reason::BotUnreachable, sentence),
         RunFailure::Unreachable { .. } | RunFailure::Rejected { .. } => failed(Reason::Error, sentence),
+        RunFailure::Silent { produced, .. } => {
+            finish_turn(job, &produced).await?;
+            let headline = "The Bot was silent for too long".to_owned();
+            Ending { outcome: Outcome::TimedOut, reason: Some(Reason::Silence), headline, error: Some(sentence) }
+        }
         RunFailure::Broken { produced, .. } | RunFailure::BotError { produced, .. } => {
             finish_turn(job, &produced).await?;
             failed(Reason::Error, sentence)
@@ -129,6 +138,7 @@ async fn command(job: &Job, command: RunCommand) -> Result<(), Stop> {
     let stream = StreamName::run(job.run);
     let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&stream);
     handle::<Run>(&job.engine, &stream, &origin, None, |_| Ok(command.clone())).await?;
+    job.progress.goes_on(job.engine.world().clock.monotonic());
     Ok(())
 }
 

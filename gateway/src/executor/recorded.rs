@@ -9,6 +9,7 @@ use super::failed;
 use crate::{
     Gateway,
     decide::{AnswerKind, Call, Stop},
+    redact::redact_text,
 };
 
 pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
@@ -21,15 +22,16 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
         let number = u32::try_from(at + 1).unwrap_or(u32::MAX);
         let call = Call { tool: step.tool.clone(), arguments: Ok(step.arguments), step: Some(number) };
         let answer = gateway.call(job, call).await?;
-        let purpose = step.purpose.map(|purpose| format!(" ({purpose})")).unwrap_or_default();
         let sentence = answer.sentence.unwrap_or_default();
         match answer.kind {
             AnswerKind::Done => {}
             AnswerKind::Failed => {
-                let error = format!("Step {number} of {total}{purpose} failed: {sentence}");
-                return Ok(failed(Reason::Error, error));
+                let error = redact_text(&sentence);
+                let over = HandOver { goal: plan.goal, number, total, purpose: step.purpose, tool: step.tool, error };
+                return Ok(failed(Reason::HandOverFailed, over.text()));
             }
             AnswerKind::Refused => {
+                let purpose = step.purpose.map(|purpose| format!(" ({purpose})")).unwrap_or_default();
                 let error = format!("Step {number} of {total}{purpose} was refused: {sentence}");
                 return Ok(Ending {
                     outcome: Outcome::Refused,
@@ -42,6 +44,30 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
     }
     let headline = plan.goal.map_or_else(|| format!("All {total} steps are done"), |goal| super::headline(&goal));
     Ok(Ending { outcome: Outcome::Succeeded, reason: None, headline, error: None })
+}
+
+/// What the Bot is told when it takes over from a recording.
+struct HandOver {
+    goal: Option<String>,
+    number: u32,
+    total: usize,
+    purpose: Option<String>,
+    tool: String,
+    error: String,
+}
+
+impl HandOver {
+    fn text(&self) -> String {
+        let Self { goal, number, total, purpose, tool, error } = self;
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "(not said)".to_owned());
+        format!(
+            "Step {number} of {total} of a recording failed, and no Bot can take over here.\n\
+             purpose: {}\ntool: {tool}\nerror: {error}\ngoal: {}\n\
+             Earlier steps are done, finish from here.",
+            or_none(purpose),
+            or_none(goal),
+        )
+    }
 }
 
 struct Plan {

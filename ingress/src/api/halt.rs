@@ -30,6 +30,9 @@ pub(crate) struct HaltReason {
     /// In a person's words.
     #[serde(default)]
     reason: String,
+    /// End what is live, too.
+    #[serde(default)]
+    stop_runs: bool,
 }
 
 /// A halt that was recorded.
@@ -39,6 +42,9 @@ pub(crate) struct Halted {
     /// Runs that are still live: a halt lets them finish.
     #[schema(value_type = Vec<String>)]
     live_runs: Vec<String>,
+    /// Runs that were ended, where that was asked for.
+    #[schema(value_type = Vec<String>)]
+    stopped_runs: Vec<String>,
 }
 
 /// Whether scheduling is halted, by the ledger itself; the words beside it are a projection's and may come a moment
@@ -66,9 +72,11 @@ pub(crate) async fn halt(State(app): State<App>, asked: Asked<HaltReason>) -> Re
     asked.caller.must_be_admin()?;
     let engine = &app.engine;
     let done = engine.halt_scheduling(&asked.origin(), &asked.body.reason, asked.request.as_ref()).await?;
-    projector::wait_for(engine, done.position).await;
+    let stopped = if asked.body.stop_runs { engine.stop_runs(&asked.origin()).await? } else { Vec::new() };
+    projector::wait_for(engine, engine.log().head().await.map_err(midwatch_engine::EngineError::from)?).await;
+    let stopped_runs = stopped.iter().map(ToString::to_string).collect();
     let live_runs = engine.live_runs().await?.into_iter().map(|run| run.to_string()).collect();
-    Ok(Json(Halted { position: done.position, live_runs }))
+    Ok(Json(Halted { position: done.position, live_runs, stopped_runs }))
 }
 
 /// Lifts the halt. Windows that lay in it do not exist.

@@ -9,7 +9,7 @@ use midwatch_engine::{EngineError, projector, routines::NewRoutine};
 use midwatch_events::{
     StreamName,
     id::{BotId, RoutineId, UserId},
-    routine::{Limits, Work},
+    routine::{Limits, Missed, Overlap, Retry, Work},
     user::Access,
 };
 use midwatch_log::views::{Cell, Condition, Order, Test};
@@ -75,6 +75,18 @@ pub(crate) struct LimitsGiven {
     deadline_s: Option<u32>,
     /// How many turns a run may take; 20.
     max_turns: Option<u32>,
+    /// How many windows may be claimed in all; 0 for any number.
+    max_runs: Option<u64>,
+    /// What becomes of windows later than the grace: `"record"`, or `{"run_once_within_s": 21600}` to run the newest of
+    /// them once.
+    #[schema(value_type = Option<Object>)]
+    missed: Option<Missed>,
+    /// What becomes of a window that finds the previous run live: `skip`, `queue_one` or `cancel_live`.
+    #[schema(value_type = Option<String>)]
+    overlap: Option<Overlap>,
+    /// How a run that failed before anything acted is tried again: `{"times": 3, "backoff_s": 10}`; 0 times for never.
+    #[schema(value_type = Option<Object>)]
+    retry: Option<Retry>,
 }
 
 impl LimitsGiven {
@@ -84,6 +96,10 @@ impl LimitsGiven {
             grace_s: self.grace_s.unwrap_or(others.grace_s),
             deadline_s: self.deadline_s.unwrap_or(others.deadline_s),
             max_turns: self.max_turns.unwrap_or(others.max_turns),
+            max_runs: self.max_runs.map_or(others.max_runs, |max| (max > 0).then_some(max)),
+            missed: self.missed.unwrap_or(others.missed),
+            overlap: self.overlap.unwrap_or(others.overlap),
+            retry: self.retry.map_or(others.retry, |retry| (retry.times > 0).then_some(retry)),
         }
     }
 }

@@ -21,6 +21,9 @@ pub(crate) struct Bot {
     /// When it was registered.
     #[schema(format = DateTime)]
     registered_at: String,
+    /// Since when its endpoint does not answer.
+    #[schema(format = DateTime)]
+    unreachable_since: Option<String>,
     /// The version of its stream.
     version: u64,
 }
@@ -77,10 +80,21 @@ pub(crate) struct Routine {
     live_since: Option<String>,
     /// Deliveries that wait for it.
     waiting: Vec<String>,
+    /// The window that waits for the live run to end.
+    #[schema(format = DateTime)]
+    queued_window: Option<String>,
+    /// The window that nobody can run at present.
+    held: Option<Held>,
+    /// What a person should look at, the gravest first: `suspended`, `failing`, `held`, `missed`.
+    attention: Vec<String>,
     /// Its last endings, oldest first.
     recent: Vec<Ending>,
     /// How many windows were missed in all.
     missed_total: u64,
+    /// How many windows were skipped in all.
+    skipped_total: u64,
+    /// How many windows were claimed in all: what `max_runs` counts.
+    windows_claimed: u64,
     /// Endings in a row that were neither succeeded nor cancelled.
     failures: u32,
     /// When it was created.
@@ -120,6 +134,54 @@ pub(crate) struct Limits {
     deadline_s: u32,
     /// How many turns a run may take.
     max_turns: u32,
+    /// How many windows may be claimed in all; absent for any number.
+    #[schema(required = false)]
+    max_runs: Option<u64>,
+    /// What becomes of windows later than the grace; absent where they are recorded, else `{"run_once_within_s": …}`.
+    #[schema(value_type = Option<Object>, required = false)]
+    missed: Option<String>,
+    /// `queue_one` or `cancel_live`; absent where a window that finds the previous run live is skipped.
+    #[schema(required = false)]
+    overlap: Option<String>,
+    /// How a run that failed before anything acted is tried again; absent where it is not.
+    #[schema(required = false)]
+    retry: Option<Retry>,
+}
+
+/// How a run that failed before anything acted is tried again.
+#[derive(ToSchema)]
+pub(crate) struct Retry {
+    /// How many more times.
+    times: u32,
+    /// How long before the first of them, in seconds; each further wait is twice as long.
+    backoff_s: u32,
+}
+
+/// A window that nobody can run at present.
+#[derive(ToSchema)]
+pub(crate) struct Held {
+    /// The window.
+    #[schema(format = DateTime)]
+    window: String,
+    /// `no_runner` or `bot_unreachable`.
+    reason: String,
+    /// When that was found.
+    #[schema(format = DateTime)]
+    since: String,
+}
+
+/// How a run went for its runner, which said so after the run had been ended by somebody else.
+#[derive(ToSchema)]
+pub(crate) struct LateReport {
+    /// How.
+    outcome: String,
+    /// Why.
+    reason: Option<String>,
+    /// One line that says how it went.
+    headline: Option<String>,
+    /// When that was recorded.
+    #[schema(format = DateTime)]
+    at: String,
 }
 
 /// A run.
@@ -187,6 +249,13 @@ pub(crate) struct Run {
     refused_calls: u32,
     /// From its take to its ending, in microseconds.
     duration_us: Option<u64>,
+    /// Attempts that failed before anything acted.
+    attempts_failed: u32,
+    /// When the next attempt begins, while it waits for that.
+    #[schema(format = DateTime)]
+    retry_at: Option<String>,
+    /// What its runner said after the run had been ended by somebody else.
+    late: Option<LateReport>,
     /// One line that says how it went.
     headline: Option<String>,
     /// Whether nobody was watching as it opened.

@@ -113,15 +113,17 @@ impl Typed {
         }
     }
 
-    fn limits(&self) -> Result<Limits, Failure> {
+    fn limits(&self, others: &Limits) -> Result<Limits, Failure> {
         let number = |text: &str, what: &str| {
             let sentence = format!("{what}: write a whole number");
             text.parse::<u32>().map_err(|_| Failure(Problem::bad("invalid", sentence)))
         };
+        // What the form does not show stays as it is.
         Ok(Limits {
             grace_s: number(&self.grace_s, "how late a window may still run")?,
             deadline_s: number(&self.deadline_s, "how long a run may last")?,
             max_turns: number(&self.max_turns, "how many turns a run may take")?,
+            ..others.clone()
         })
     }
 
@@ -188,7 +190,7 @@ async fn created(app: &App, posted: &Posted, typed: &Typed) -> Result<(u64, Stri
         bot,
         schedule: typed.schedule()?,
         work: typed.work(),
-        limits: typed.limits()?,
+        limits: typed.limits(&Limits::default())?,
         owner: posted.caller.user(),
     };
     let done = app.engine.create_routine(&new, &posted.caller.origin(), posted.request.as_ref()).await?;
@@ -207,7 +209,7 @@ pub(super) async fn edit(State(app): State<App>, Path(id): Path<String>, posted:
 
 /// Only what differs becomes a change: a schedule that is written again would otherwise drop the windows that are due.
 async fn edited(app: &App, posted: &Posted, row: &RoutineRow, typed: &Typed) -> Result<(u64, String), Failure> {
-    let (schedule, limits) = (typed.schedule()?, typed.limits()?);
+    let (schedule, limits) = (typed.schedule()?, typed.limits(&row.limits)?);
     let same = Schedule::parse(&schedule).is_ok_and(|new| new.to_json() == row.schedule);
     let before = routine::work(app, row.id).await?;
     let unchanged = before.as_ref().is_some_and(|before| same_work(before, &typed.work()));

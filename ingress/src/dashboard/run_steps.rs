@@ -138,7 +138,13 @@ pub(crate) fn steps(
             Detail::TurnStarted {} => {
                 turns.extend(row.turn.map(|turn| (turn, steps.len())));
             }
-            Detail::Opened(_) | Detail::Taken { .. } | Detail::Repeated { .. } | Detail::Ended(_) => {}
+            Detail::Opened(_)
+            | Detail::Taken { .. }
+            | Detail::Repeated { .. }
+            | Detail::Ended(_)
+            | Detail::AttemptFailed { .. }
+            | Detail::CallLate { .. }
+            | Detail::ReportedLate { .. } => {}
         }
         let mut step = step(row, scale, now);
         step.words = said;
@@ -161,6 +167,9 @@ fn step(row: &TimelineRow, scale: Scale, now: Micros) -> Step {
         Detail::CallEnded { decision, result, .. } => ("call", Some(Mark::call(*result)), Some(call(decision))),
         Detail::Repeated { .. } => ("notice", Some(Mark::warn("going in circles")), None),
         Detail::Ended(ended) => ("run", Some(Mark::outcome(ended.outcome)), None),
+        Detail::AttemptFailed { .. } => ("notice", Some(Mark::warn("tried again")), None),
+        Detail::CallLate { result, .. } => ("notice", Some(Mark::call(*result)), None),
+        Detail::ReportedLate { outcome, .. } => ("notice", Some(Mark::outcome(*outcome)), None),
     };
     let mut step = Step {
         position: row.position,
@@ -188,7 +197,10 @@ fn title(row: &TimelineRow) -> String {
         | Detail::TurnStarted {}
         | Detail::TurnFinished { .. }
         | Detail::Repeated { .. }
-        | Detail::Ended(_) => row.title.clone(),
+        | Detail::Ended(_)
+        | Detail::AttemptFailed { .. }
+        | Detail::CallLate { .. }
+        | Detail::ReportedLate { .. } => row.title.clone(),
     }
 }
 

@@ -69,7 +69,7 @@ impl AuditRow {
         self.subject = match event {
             BotEvent::Registered { name, .. } => Some(name.clone()),
             BotEvent::ToolsGranted { tools } | BotEvent::ToolsWithdrawn { tools } => Some(tools.join(", ")),
-            BotEvent::Retired {} => None,
+            BotEvent::Retired {} | BotEvent::Unreachable {} | BotEvent::Reachable {} => None,
         };
     }
 
@@ -171,6 +171,17 @@ impl AuditRow {
                 self.run = Some(*live);
                 self.subject = Some(format!("the window {window_us}"));
             }
+            RoutineEvent::WindowQueued { bot, window_us, live, .. } => {
+                self.bot = *bot;
+                self.run = Some(*live);
+                self.subject = Some(format!("the window {window_us}"));
+            }
+            RoutineEvent::WindowHeld { bot, window_us, reason } => {
+                self.bot = *bot;
+                self.reason = Some(word(reason));
+                self.subject = Some(format!("the window {window_us}"));
+            }
+            RoutineEvent::Rearmed { cause, .. } => self.reason = Some(word(cause)),
             RoutineEvent::DeliveryQueued(queued) => {
                 self.delivery = Some(queued.delivery);
                 self.trigger = Some(queued.trigger);
@@ -186,8 +197,7 @@ impl AuditRow {
             RoutineEvent::LimitsReplaced { .. }
             | RoutineEvent::Paused {}
             | RoutineEvent::Resumed { .. }
-            | RoutineEvent::Deleted {}
-            | RoutineEvent::Rearmed { .. } => {}
+            | RoutineEvent::Deleted {} => {}
         }
         match content {
             Some(RoutineContent::Paused { reason }) => self.subject = Some(reason.clone()),
@@ -249,7 +259,10 @@ impl AuditRow {
                 Some(name.map_or_else(|| word(role), |name| format!("{name}, {}", word(role))))
             }
             UserEvent::TokenRevoked { token } => Some(token.to_string()),
-            UserEvent::LinkIssued { .. } | UserEvent::SignedIn { .. } | UserEvent::SignedOut { .. } => None,
+            UserEvent::LinkIssued { .. }
+            | UserEvent::SignedIn { .. }
+            | UserEvent::SignedOut { .. }
+            | UserEvent::Revoked { .. } => None,
         };
     }
 
@@ -266,11 +279,30 @@ impl AuditRow {
                 self.outcome = Some(word(result));
             }
             RunEvent::Ended(ended) => self.ended(ended),
+            RunEvent::AttemptFailed { n, reason, .. } => {
+                self.reason = reason.map(word);
+                self.subject = Some(format!("attempt {n}"));
+            }
+            RunEvent::CallOutcomeLate { decision, result, .. } => {
+                self.decided(decision);
+                self.outcome = Some(word(result));
+            }
+            RunEvent::ReportedLate { outcome, reason, .. } => {
+                self.outcome = Some(word(outcome));
+                self.reason = reason.map(word);
+            }
         }
         match content {
             Some(RunContent::ToolCallDecided { fingerprint, .. }) => self.fingerprint = Some(fingerprint.clone()),
             Some(RunContent::Ended { headline, .. }) => self.subject = Some(headline.clone()),
-            Some(RunContent::Opened { .. } | RunContent::TurnFinished { .. } | RunContent::ToolCallEnded { .. })
+            Some(RunContent::ReportedLate { headline, .. }) => self.subject = Some(headline.clone()),
+            Some(
+                RunContent::Opened { .. }
+                | RunContent::TurnFinished { .. }
+                | RunContent::ToolCallEnded { .. }
+                | RunContent::AttemptFailed { .. }
+                | RunContent::CallOutcomeLate { .. },
+            )
             | None => {}
         }
     }

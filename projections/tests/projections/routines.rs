@@ -4,8 +4,8 @@ use midwatch_events::{
     Micros, New, StreamName,
     id::{DeliveryId, RoutineId, RunId},
     routine::{
-        DeliveryQueued, DropReason, Limits, MissedReason, RoutineContent, RoutineEvent, RunClaimed, RunSettled,
-        SkippedReason, SuspendCause, Work,
+        DeliveryQueued, DropReason, Limits, MissedReason, RearmCause, RoutineContent, RoutineEvent, RunClaimed,
+        RunSettled, SkippedReason, SuspendCause, Work,
     },
     run::{Cause, Outcome, Reason, WorkKind},
     trigger::{Intake, TriggerEvent},
@@ -13,7 +13,7 @@ use midwatch_events::{
 use midwatch_projections::{
     Cell, View,
     due::DueRow,
-    routines_list::{RECENT, RoutineRow, RoutineState},
+    routines_list::{Attention, RECENT, RoutineRow, RoutineState},
 };
 
 use crate::{
@@ -251,7 +251,7 @@ fn a_deleted_routine_stays_as_deleted_and_is_never_due() {
     story.is(&stream(), claimed(0, Cause::Schedule, Some(after(60)), Some(after(120))));
     story.is(&stream(), RoutineEvent::Deleted {});
     story.is(&stream(), settled(0, Outcome::Succeeded, None));
-    story.is(&stream(), RoutineEvent::Rearmed { next_us: Some(after(300)) });
+    story.is(&stream(), rearmed(RearmCause::Lifted, Some(after(300))));
     let row = listed(&story);
     assert_eq!((row.state, row.next_window, row.live_run), (RoutineState::Deleted, None, None));
     assert_eq!(row.last_outcome.as_deref(), Some("succeeded"));
@@ -264,7 +264,7 @@ fn edits_change_the_row() {
     story.is(&stream(), created(Some(after(60))));
     story.is(&stream(), RoutineEvent::Renamed { name: "Evening report".to_owned() });
     story.is(&stream(), RoutineEvent::WorkReplaced { work: WorkKind::Recording });
-    let limits = Limits { grace_s: 1, deadline_s: 2, max_turns: 3 };
+    let limits = Limits { grace_s: 1, deadline_s: 2, max_turns: 3, ..Limits::default() };
     story.is(&stream(), RoutineEvent::LimitsReplaced { limits: limits.clone() });
     let row = listed(&story);
     assert_eq!(
@@ -338,4 +338,57 @@ fn a_trigger_with_its_own_instruction_has_a_queue_and_one_for_a_routine_has_none
     assert_eq!(story.row::<DueRow>(View::Due, &stream).at, Some(after(100)));
     story.is(&stream, TriggerEvent::Deleted {});
     assert!(story.find::<DueRow>(View::Due, &stream).is_none());
+}
+
+fn rearmed(cause: RearmCause, next_us: Option<Micros>) -> RoutineEvent {
+    RoutineEvent::Rearmed { next_us, cause, tzdb: None }
+}
+
+#[test]
+fn a_window_that_waits_is_due_as_soon_as_nothing_is_live() {
+    let mut story = Story::default();
+    story.is(&stream(), created(Some(after(60))));
+    story.is(&stream(), claimed(0, Cause::Schedule, Some(after(60)), Some(after(120))));
+    let (window_us, live, next_us) = (after(120), id(RUN, 0), Some(after(10_000)));
+    story.is(&stream(), RoutineEvent::WindowQueued { window_us, live, bot: None, next_us });
+    assert_eq!((due_at(&story), listed(&story).queued_window), (next_us, Some(window_us)));
+    story.is(&stream(), settled(0, Outcome::Succeeded, None));
+    assert_eq!((due_at(&story), listed(&story).state), (Some(window_us), RoutineState::Active));
+    // Newer zone data leaves it; a lift, a pause and its claim do not.
+    story.is(&stream(), rearmed(RearmCause::ZoneData, next_us));
+    assert_eq!(due_at(&story), Some(window_us));
+    let mut lifted = story.clone();
+    lifted.is(&stream(), rearmed(RearmCause::Lifted, next_us));
+    assert_eq!((due_at(&lifted), listed(&lifted).queued_window), (next_us, None));
+    story.is(&stream(), claimed(1, Cause::Schedule, Some(window_us), next_us));
+    assert_eq!((due_at(&story), listed(&story).queued_window), (next_us, None));
+    assert_eq!(listed(&story).windows_claimed, 2);
+}
+
+#[test]
+fn what_a_person_should_look_at_is_in_the_row() {
+    let mut story = Story::default();
+    story.is(&stream(), created(Some(after(60))));
+    let attention = |story: &Story| listed(story).attention;
+    assert_eq!(attention(&story), []);
+    let reason = MissedReason::NoRunner;
+    story.at(60).is(&stream(), RoutineEvent::WindowHeld { window_us: after(60), reason, bot: None });
+    let held = listed(&story).held.unwrap();
+    assert_eq!((held.window, held.reason, held.since), (after(60), reason, after(60)));
+    assert_eq!(attention(&story), [Attention::Held]);
+    let (first_us, last_us, next_us) = (after(60), after(60), Some(after(120)));
+    story.is(&stream(), RoutineEvent::WindowsMissed { first_us, last_us, count: 1, bot: None, reason, next_us });
+    assert_eq!((listed(&story).held, attention(&story)), (None, vec![Attention::Missed]));
+    assert_eq!(listed(&story).last_reason.as_deref(), Some("no_runner"));
+    assert_eq!(story.cells(View::RoutinesList, routine()).last(), Some(&Cell::Int(1)));
+    // The first ending that is no success already; one success ends it.
+    for (outcome, expected) in [(Outcome::Failed, vec![Attention::Failing]), (Outcome::Succeeded, vec![])] {
+        story.is(&stream(), claimed(0, Cause::Person, None, next_us));
+        story.is(&stream(), settled(0, outcome, None));
+        assert_eq!(attention(&story), expected);
+    }
+    story.is(&stream(), RoutineEvent::Suspended { cause: SuspendCause::BotRetired });
+    assert_eq!(attention(&story), [Attention::Suspended]);
+    story.is(&stream(), RoutineEvent::Deleted {});
+    assert_eq!(attention(&story), []);
 }

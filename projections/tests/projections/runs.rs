@@ -44,6 +44,7 @@ pub(crate) fn opened() -> New<RunEvent> {
         deadline_s: 900,
         max_turns: 20,
         unattended: true,
+        retry: None,
     });
     New::with(facts, RunContent::Opened { work: Work::default() })
 }
@@ -227,4 +228,26 @@ fn a_refusal_without_a_rule_says_what_it_was() {
         (decided.refusal, decided.decision, decided.enforced) = (None, DecisionKind::Allowed, false);
     });
     assert_eq!(noted, "computer_write_file: allowed by the rule no-writes, only noted");
+}
+
+#[test]
+fn attempts_before_anything_acted_and_a_late_report_stand_beside_the_ending() {
+    let mut story = Story::default();
+    story.at(60).is(&stream(), opened());
+    let taken = RunEvent::Taken { take: 1, worker: id(PROCESS, 0), deadline_us: after(961) };
+    story.at(61).is(&stream(), taken);
+    let failed = RunEvent::AttemptFailed { n: 1, reason: Some(Reason::BotUnreachable), retry_at_us: after(90) };
+    story.at(62).is(&stream(), failed);
+    let row = story.row::<RunRow>(View::Runs, run());
+    assert_eq!((row.attempts_failed, row.retry_at), (1, Some(after(90))));
+    story.at(90).is(&stream(), RunEvent::TurnStarted { turn: 1 });
+    story.at(95).is(&stream(), ended(Outcome::Abandoned, Some(Reason::Lease)));
+    let late = RunEvent::ReportedLate { worker: id(PROCESS, 0), outcome: Outcome::Succeeded, reason: None };
+    let said = RunContent::ReportedLate { headline: "Wrote it after all.".to_owned(), error: None };
+    story.at(99).is(&stream(), New::with(late, said));
+    let row = story.row::<RunRow>(View::Runs, run());
+    assert_eq!((row.retry_at, row.outcome, row.ended_at), (None, Some(Outcome::Abandoned), Some(after(95))));
+    let late = row.late.unwrap();
+    assert_eq!((late.outcome, late.headline.as_deref()), (Outcome::Succeeded, Some("Wrote it after all.")));
+    assert_eq!(late.at, after(99));
 }

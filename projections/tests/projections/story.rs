@@ -66,7 +66,7 @@ impl Told for UserEvent {
 pub(crate) type Store = BTreeMap<String, (Vec<u8>, Vec<Cell>)>;
 
 /// A ledger and its projections.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Story {
     pub(crate) stores: BTreeMap<View, Store>,
     position: u64,

@@ -116,14 +116,18 @@ async fn of_run(log: &Log, recorded: &Recorded, event: &RunEvent) -> Result<Opti
         RunEvent::ToolCallDecided(_) => {
             back(|_, earlier| matches!(earlier, RunEvent::TurnFinished { .. } | RunEvent::Taken { .. })).await
         }
-        RunEvent::ToolCallEnded { .. } => {
+        RunEvent::ToolCallEnded { .. } | RunEvent::CallOutcomeLate { .. } => {
             back(|ended, earlier| match (ended, earlier) {
-                (RunEvent::ToolCallEnded { decision, .. }, RunEvent::ToolCallDecided(decided)) => {
-                    decided.call == decision.call
-                }
+                (
+                    RunEvent::ToolCallEnded { decision, .. } | RunEvent::CallOutcomeLate { decision, .. },
+                    RunEvent::ToolCallDecided(decided),
+                ) => decided.call == decision.call,
                 _ => false,
             })
             .await
+        }
+        RunEvent::AttemptFailed { .. } | RunEvent::ReportedLate { .. } => {
+            back(|_, earlier| matches!(earlier, RunEvent::Taken { .. })).await
         }
         RunEvent::Ended(_) => match caused(log, recorded).await? {
             Some(parent) => Ok(Some(parent)),

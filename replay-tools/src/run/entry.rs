@@ -70,6 +70,33 @@ pub enum What {
     Repeated(Repeated),
     /// The run is over.
     Ended(Ending),
+    /// It failed before anything acted, and is tried again.
+    AttemptFailed {
+        /// Which attempt, from 1.
+        n: u32,
+        /// Why.
+        reason: Option<Reason>,
+        /// When the next one begins.
+        #[serde(with = "rfc3339")]
+        retry_at: Micros,
+        /// What went wrong.
+        error: Option<Words>,
+    },
+    /// The outcome of a call arrived after the run was over. It changed nothing.
+    CallLate(CallEnded),
+    /// Its runner said how it went after the run had been ended by somebody else. It changed nothing.
+    ReportedLate {
+        /// The process that reports.
+        worker: ProcessId,
+        /// How it went there.
+        outcome: Outcome,
+        /// Why.
+        reason: Option<Reason>,
+        /// One line that says how it went.
+        headline: Option<Words>,
+        /// What went wrong, if anything.
+        error: Option<Words>,
+    },
     /// A newer version of Midwatch wrote it; only its place is known here.
     Unknown {},
 }
@@ -235,18 +262,47 @@ fn of_run(event: &RunEvent, content: Option<&RunContent>, recorded: &Recorded) -
                 RunContent::ToolCallEnded { result: Some(result), .. } => Some(Words::text(result)),
                 _ => None,
             });
-            What::CallEnded(CallEnded {
-                call: decision.call,
-                ordinal: decision.ordinal,
-                tool: decision.tool.clone(),
-                result: *result,
-                text,
-                result_bytes: *result_bytes,
-                duration_us: *duration_us,
-            })
+            What::CallEnded(call_ended(decision, *result, text, *result_bytes, *duration_us))
         }
         RunEvent::Ended(ended) => What::Ended(ending(ended, content, recorded)),
+        RunEvent::AttemptFailed { n, reason, retry_at_us } => {
+            let error = Words::of(recorded, content, |content| match content {
+                RunContent::AttemptFailed { error } => Some(Words::text(error)),
+                _ => None,
+            });
+            What::AttemptFailed { n: *n, reason: *reason, retry_at: *retry_at_us, error }
+        }
+        RunEvent::CallOutcomeLate { decision, result, result_digest: _, result_bytes, duration_us } => {
+            let text = Words::of(recorded, content, |content| match content {
+                RunContent::CallOutcomeLate { blob: Some(blob), .. } => Some(Words::blob(blob)),
+                RunContent::CallOutcomeLate { result: Some(result), .. } => Some(Words::text(result)),
+                _ => None,
+            });
+            What::CallLate(call_ended(decision, *result, text, *result_bytes, *duration_us))
+        }
+        RunEvent::ReportedLate { worker, outcome, reason } => {
+            let headline = Words::of(recorded, content, |content| match content {
+                RunContent::ReportedLate { headline, .. } => Some(Words::text(headline)),
+                _ => None,
+            });
+            let error = Words::of(recorded, content, |content| match content {
+                RunContent::ReportedLate { error: Some(error), .. } => Some(Words::text(error)),
+                _ => None,
+            });
+            What::ReportedLate { worker: *worker, outcome: *outcome, reason: *reason, headline, error }
+        }
     }
+}
+
+fn call_ended(
+    decision: &Decision,
+    result: CallResult,
+    text: Option<Words>,
+    result_bytes: Option<u64>,
+    duration_us: Option<u64>,
+) -> CallEnded {
+    let (call, ordinal, tool) = (decision.call, decision.ordinal, decision.tool.clone());
+    CallEnded { call, ordinal, tool, result, text, result_bytes, duration_us }
 }
 
 fn decided(decision: &Decision, content: Option<&RunContent>, recorded: &Recorded) -> Decided {

@@ -32,7 +32,13 @@ fn entry(entry: &Entry) -> String {
             }
         }
         What::Decided(decision) => decided(&mut out, decision),
-        What::CallEnded(ended) => call_ended(&mut out, ended),
+        What::CallEnded(ended) | What::CallLate(ended) => call_ended(&mut out, ended),
+        What::AttemptFailed { error, .. } => words(&mut out, "error", error.as_ref()),
+        What::ReportedLate { worker, headline, error, .. } => {
+            line(&mut out, &format!("by the process {worker}"));
+            words(&mut out, "headline", headline.as_ref());
+            words(&mut out, "error", error.as_ref());
+        }
         What::Repeated(repeated) => {
             words(&mut out, "call", repeated.same_as.as_ref());
             line(&mut out, watched(repeated.unattended));

@@ -20,8 +20,15 @@ fn at(at: Option<Micros>) -> Value {
 }
 
 pub(super) fn bot(state: &Bot) -> Value {
-    let Bot { id, name, agui, tools, retired } = state;
-    json!({ "id": id, "name": name, "agui": agui, "tools": tools, "retired": retired })
+    let Bot { id, name, agui, tools, retired, unreachable } = state;
+    json!({
+        "id": id,
+        "name": name,
+        "agui": agui,
+        "tools": tools,
+        "retired": retired,
+        "unreachable": unreachable,
+    })
 }
 
 pub(super) fn boundary(state: &Boundary) -> Value {
@@ -86,6 +93,10 @@ pub(super) fn routine(state: &Routine) -> Value {
         anchor,
         next,
         ended_up_to,
+        queued,
+        held,
+        counted_from,
+        tzdb,
         phase,
         target,
     } = state;
@@ -109,6 +120,10 @@ pub(super) fn routine(state: &Routine) -> Value {
         "anchor": anchor.to_string(),
         "next_window": at(*next),
         "windows_ended_up_to": at(*ended_up_to),
+        "queued_window": at(*queued),
+        "held": held.map(|(window, reason)| json!({ "window": window.to_string(), "reason": reason })),
+        "counted_from": at(*counted_from),
+        "tzdb": tzdb,
         "state": phase,
         "target": self::target(target),
     })
@@ -140,6 +155,11 @@ pub(super) fn run(state: &Run) -> Value {
         fingerprints,
         open_calls,
         ended,
+        answered,
+        attempts_failed,
+        retry_at,
+        unknown_calls,
+        reported_late,
     } = state;
     let mut opening = json!(opened);
     // Instants are text everywhere else.
@@ -160,6 +180,11 @@ pub(super) fn run(state: &Run) -> Value {
         "refused": refused,
         "fingerprints": fingerprints,
         "open_calls": open,
+        "answered": answered,
+        "attempts_failed": attempts_failed,
+        "retry_at": at(*retry_at),
+        "unknown_calls": unknown_calls.values().collect::<Vec<_>>(),
+        "reported_late": reported_late,
         "outcome": ended.map(|(outcome, _)| outcome),
         "reason": ended.and_then(|(_, reason)| reason),
     })

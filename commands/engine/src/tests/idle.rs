@@ -25,7 +25,6 @@ async fn all_roles_together_use_next_to_nothing() {
         roles.tasks.spawn(crate::clock::run(engine.clone(), roles.stopped.clone()));
         roles.tasks.spawn(crate::reactor::run(engine.clone(), roles.stopped.clone()));
         roles.tasks.spawn(crate::runner::run(engine.clone(), at_once(), roles.stopped.clone()));
-        roles.tasks.spawn(crate::processes::be_a_runner(engine.clone(), roles.stopped.clone()));
         tokio::time::sleep(Duration::from_secs(2)).await;
         let before = used();
         tokio::time::sleep(Duration::from_secs(4)).await;

@@ -46,8 +46,14 @@ async fn a_run(engine: &Engine) -> RunId {
     run_now(engine, routine).await
 }
 
+/// Goes on for ever, and says so.
 fn never() -> Arc<dyn Executor> {
-    Arc::new(Does(|_| Box::pin(std::future::pending())))
+    Arc::new(Does(|job| {
+        Box::pin(async move {
+            let _busy = job.progress.busy();
+            std::future::pending().await
+        })
+    }))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -48,8 +48,8 @@ fn what_makes_no_sense_is_refused_with_what_to_do() {
 #[test]
 fn the_limits_themselves_are_allowed() {
     for limits in [
-        Limits { grace_s: 0, deadline_s: 1, max_turns: 1 },
-        Limits { grace_s: 604_800, deadline_s: 604_800, max_turns: 1_000 },
+        Limits { grace_s: 0, deadline_s: 1, max_turns: 1, ..Limits::default() },
+        Limits { grace_s: 604_800, deadline_s: 604_800, max_turns: 1_000, ..Limits::default() },
     ] {
         let create = Create { limits, name: "ä".repeat(200), ..create(QUARTERS, "07:56:00") };
         assert!(Routine::default().decide(RoutineCommand::Create(Box::new(create))).is_ok());

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use midwatch_events::{id::DeliveryId, routine::DeliveryQueued};
+use midwatch_events::{
+    id::DeliveryId,
+    routine::{DeliveryQueued, Missed, Overlap},
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -16,7 +19,7 @@ const SCHEDULES: [&str; 4] = [
 
 #[derive(Clone, Debug)]
 enum Step {
-    Tick,
+    Tick { able: bool, catch_up: bool },
     Jump { seconds: i64 },
     Lift,
     RunNow,
@@ -25,7 +28,7 @@ enum Step {
     Suspend,
     Resume,
     Edit { schedule: usize },
-    Grace { grace_s: u32 },
+    Limits(Limits),
     Queue { age_s: i64, queue_max: u32 },
     ClaimNext,
 }
@@ -33,7 +36,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let outcome = prop::sample::select(vec![Outcome::Succeeded, Outcome::Failed, Outcome::Cancelled]);
     let step = prop_oneof![
-        6 => Just(Step::Tick),
+        6 => Just(Step::Tick { able: true, catch_up: true }),
+        2 => any::<(bool, bool)>().prop_map(|(able, catch_up)| Step::Tick { able, catch_up }),
         5 => (0_i64..1_200).prop_map(|seconds| Step::Jump { seconds }),
         1 => (-4_000_i64..12_000).prop_map(|seconds| Step::Jump { seconds }),
         1 => Just(Step::Lift),
@@ -43,11 +47,24 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Suspend),
         2 => Just(Step::Resume),
         1 => (0..SCHEDULES.len()).prop_map(|schedule| Step::Edit { schedule }),
-        1 => (0_u32..3_000).prop_map(|grace_s| Step::Grace { grace_s }),
+        2 => limits().prop_map(Step::Limits),
         3 => (1_i64..3_000, 0_u32..4).prop_map(|(age_s, queue_max)| Step::Queue { age_s, queue_max }),
         3 => Just(Step::ClaimNext),
     ];
     prop::collection::vec(step, 1..80)
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    let overlap = prop::sample::select(vec![Overlap::Skip, Overlap::QueueOne, Overlap::CancelLive]);
+    let missed = prop_oneof![Just(Missed::Record), (1_u32..9_000).prop_map(Missed::RunOnceWithin)];
+    let max_runs = prop::option::weighted(0.2, 1_u64..30);
+    (0_u32..3_000, overlap, missed, max_runs).prop_map(|(grace_s, overlap, missed, max_runs)| Limits {
+        grace_s,
+        overlap,
+        missed,
+        max_runs,
+        ..Limits::default()
+    })
 }
 
 /// What is known from the events alone, without asking the routine.
@@ -93,6 +110,9 @@ impl World {
     fn due(&self) -> Vec<Micros> {
         let routine: RoutineId = id(1);
         let schedule = self.routine.schedule.as_ref().expect("a schedule");
+        if self.routine.over_max_runs() {
+            return vec![];
+        }
         let lifted = self.lifted.map_or(self.exists_after, |lifted| Micros(lifted.0 - 1));
         let due = |window: &Micros| schedule.effective_at(*window, routine.uuid().as_bytes()) <= self.now;
         self.windows(self.exists_after.max(lifted), self.now).into_iter().filter(due).collect()
@@ -109,9 +129,10 @@ impl World {
                 self.lifted = Some(self.now);
                 return Ok(());
             }
-            Step::Tick => {
-                let lifted_at = self.lifted;
-                RoutineCommand::Tick(Tick { now: self.now, lifted_at, ..tick_of("08:00:00") })
+            Step::Tick { able, catch_up } => {
+                let (now, lifted_at, catch_up) = (self.now, self.lifted, *catch_up);
+                let unable = (!able).then_some(MissedReason::NoRunner);
+                RoutineCommand::Tick(Tick { now, lifted_at, unable, catch_up, ..tick_of("08:00:00") })
             }
             Step::RunNow => run_now(self.things),
             Step::Settle { older, outcome } => {
@@ -126,9 +147,9 @@ impl World {
                 now: self.now,
                 ..Edit::default()
             })),
-            Step::Grace { grace_s } => {
-                let limits = Limits { grace_s: *grace_s, ..Limits::default() };
-                RoutineCommand::Edit(Box::new(Edit { limits: Some(limits), now: self.now, ..Edit::default() }))
+            Step::Limits(limits) => {
+                let limits = Some(limits.clone());
+                RoutineCommand::Edit(Box::new(Edit { limits, now: self.now, ..Edit::default() }))
             }
             Step::Queue { age_s, queue_max } => {
                 let delivery =
@@ -148,7 +169,7 @@ impl World {
     }
 
     fn happens(&mut self, event: &RoutineEvent) -> Result<(), TestCaseError> {
-        let before = self.routine.next;
+        let (before, queued) = (self.routine.next, self.routine.queued);
         self.routine.evolve(event, self.now);
         let next = self.routine.next;
         match event {
@@ -158,7 +179,11 @@ impl World {
                 self.live = Some(claim.run);
                 self.runs.push(claim.run);
                 match claim.window_us {
-                    Some(window) => self.window_ends(window, window, "ran", before)?,
+                    Some(window) => {
+                        let from = if queued == Some(window) { queued } else { before };
+                        self.window_ends(window, window, "ran", from)?;
+                        self.claimed_within_limits(claim.cause, window)?;
+                    }
                     None => prop_assert_eq!(before, next, "only windows move the next window"),
                 }
                 if let Some(delivery) = claim.delivery {
@@ -173,21 +198,33 @@ impl World {
             RoutineEvent::WindowsMissed { first_us, last_us, count, .. } => {
                 let windows = self.windows(Micros(first_us.0 - 1), *last_us);
                 prop_assert_eq!(windows.len() as u64, *count);
+                let from = if queued == Some(*first_us) { queued } else { before };
                 for window in windows {
-                    self.window_ends(window, *last_us, "missed", before)?;
+                    self.window_ends(window, *last_us, "missed", from)?;
                 }
-                prop_assert_eq!(before, Some(*first_us));
+                prop_assert_eq!(from, Some(*first_us));
             }
             RoutineEvent::WindowSkipped { window_us, live, .. } => {
                 prop_assert_eq!(self.live, Some(*live));
                 self.window_ends(*window_us, *window_us, "skipped", before)?;
             }
-            RoutineEvent::Rearmed { .. } => {
-                prop_assert!(before < next || next.is_none(), "{before:?} {next:?}");
+            RoutineEvent::WindowQueued { window_us, live, .. } => {
+                prop_assert_eq!((self.live, queued, before), (Some(*live), None, Some(*window_us)));
+                prop_assert!(!self.endings.contains_key(window_us) && next > before || next.is_none());
+            }
+            RoutineEvent::WindowHeld { window_us, .. } => {
+                prop_assert!(before == Some(*window_us) || queued == Some(*window_us));
+                prop_assert_eq!(before, next, "a held window stays due");
+            }
+            RoutineEvent::Rearmed { cause: RearmCause::Lifted, .. } => {
+                prop_assert!(before <= next || next.is_none(), "{before:?} {next:?}");
                 self.exists_after = self.exists_after.max(Micros(self.lifted.expect("a lift").0 - 1));
             }
-            RoutineEvent::Rescheduled { .. } | RoutineEvent::Resumed { .. } => {
-                let ended = self.endings.last_key_value().map(|(window, _)| *window);
+            RoutineEvent::Rearmed { cause: RearmCause::ZoneData, .. } => prop_assert!(false, "the data is the same"),
+            RoutineEvent::Rearmed { cause: RearmCause::MaxRuns, .. }
+            | RoutineEvent::Rescheduled { .. }
+            | RoutineEvent::Resumed { .. } => {
+                let ended = self.routine.ended_up_to;
                 self.exists_after = ended.map_or(Micros(self.now.0 - 1), |ended| ended.max(Micros(self.now.0 - 1)));
                 prop_assert!(next.is_none_or(|next| next > self.exists_after));
             }
@@ -223,16 +260,38 @@ impl World {
         Ok(())
     }
 
+    /// A catch-up is later than the grace and inside its own time, any other claim inside the grace or one that waited;
+    /// and there are never more claims than there may be.
+    fn claimed_within_limits(&self, cause: Cause, window: Micros) -> Result<(), TestCaseError> {
+        let (limits, routine): (_, RoutineId) = (&self.routine.limits, id(1));
+        let schedule = self.routine.schedule.as_ref().expect("a schedule");
+        let late_us = self.now.since(schedule.effective_at(window, routine.uuid().as_bytes()));
+        let grace_us = i64::from(limits.grace_s) * 1_000_000;
+        if let (Cause::CatchUp, Missed::RunOnceWithin(within_s)) = (cause, limits.missed) {
+            prop_assert!(late_us > grace_us && late_us <= i64::from(within_s) * 1_000_000);
+        }
+        prop_assert!(cause != Cause::CatchUp || !limits.missed.is_record());
+        prop_assert!(limits.max_runs.is_none_or(|max| self.routine.target.windows_claimed <= max));
+        Ok(())
+    }
+
     fn afterwards(&self, step: &Step) -> Result<(), TestCaseError> {
         prop_assert_eq!(self.routine.target.live, self.live);
         prop_assert_eq!(&self.routine.target.queue, &self.waiting);
-        if matches!(step, Step::Tick) && self.routine.phase == Phase::Active {
-            let open: Vec<_> = self.due().into_iter().filter(|window| !self.endings.contains_key(window)).collect();
+        if let (Step::Tick { able, catch_up }, Phase::Active) = (step, self.routine.phase) {
+            let at_once = *able && *catch_up && self.routine.limits.missed.is_record();
+            let waits = |window: &Micros| {
+                self.routine.queued == Some(*window)
+                    || (!at_once && self.routine.next.is_some_and(|next| *window >= next))
+            };
+            let open = |window: &Micros| !self.endings.contains_key(window) && !waits(window);
+            let open: Vec<_> = self.due().into_iter().filter(open).collect();
             prop_assert_eq!(open, vec![], "windows without an ending");
         }
         if matches!(step, Step::ClaimNext) {
             prop_assert!(self.waiting.iter().all(|waiting| waiting.expires_us > self.now), "too old");
-            let stuck = self.live.is_none() && self.routine.may_start() && !self.waiting.is_empty();
+            let free = self.live.is_none() && self.routine.queued.is_none();
+            let stuck = free && self.routine.may_start() && !self.waiting.is_empty();
             prop_assert!(!stuck, "a delivery waits for a free routine");
         }
         Ok(())
@@ -249,7 +308,7 @@ proptest! {
         steps in steps(),
     ) {
         let mut world = World::new(schedule, grace_s);
-        for step in steps.iter().chain([&Step::Resume, &Step::Tick]) {
+        for step in steps.iter().chain([&Step::Resume, &Step::Tick { able: true, catch_up: true }]) {
             world.step(step)?;
         }
     }

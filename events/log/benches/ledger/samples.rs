@@ -69,6 +69,7 @@ pub(crate) fn run(ids: &mut Ids) -> Outcome<(RunId, Vec<NewEvent>)> {
         deadline_s: 1_800,
         max_turns: 40,
         unattended: true,
+        retry: None,
     };
     let instruction = "Look through the new reports and file what is due this week.".to_owned();
     let work = Work { instruction: Some(instruction), recording: None };

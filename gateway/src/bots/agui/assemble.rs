@@ -19,6 +19,8 @@ const MAX_ITEMS: usize = 1_000;
 pub(super) enum Stop {
     /// The Bot broke the protocol; a phrase that goes on after "The Bot".
     Violation(String),
+    /// Nothing came for too long; the phrase goes on from "The Bot".
+    Silent(String),
     /// The Bot said that it failed.
     Error(RunError),
 }

@@ -214,7 +214,7 @@ async fn silence_and_the_deadline_end_a_turn() {
     history.say("go");
     let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[] };
     let options = AguiOptions { stall: Duration::from_secs(1), ..AguiOptions::default() };
-    let Err(RunFailure::Broken { sentence, produced }) = peer.client("stuck", options.clone()).run(input).await else {
+    let Err(RunFailure::Silent { sentence, produced }) = peer.client("stuck", options.clone()).run(input).await else {
         panic!("it is stuck")
     };
     assert_eq!((sentence.as_str(), produced.last_text()), ("The Bot was silent for 1s.", Some("wait ")));

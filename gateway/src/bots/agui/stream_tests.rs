@@ -103,7 +103,7 @@ fn verdict(result: &Result<RunOutcome, RunFailure>) -> &'static str {
         Ok(RunOutcome { ending: Ending::Cancelled, .. }) => "cancelled",
         Err(RunFailure::Unreachable { .. }) => "unreachable",
         Err(RunFailure::Rejected { .. }) => "rejected",
-        Err(RunFailure::Broken { .. }) => "broken",
+        Err(RunFailure::Broken { .. } | RunFailure::Silent { .. }) => "broken",
         Err(RunFailure::BotError { .. }) => "bot_error",
     }
 }
@@ -206,7 +206,7 @@ async fn silence_is_noticed_before_and_within_an_answer() {
         json!({ "type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "so far" }),
     ]);
     let (url, _server) = serve(vec![http(200, "text/event-stream", &started)], Then::StaysOpen).await;
-    let Err(RunFailure::Broken { sentence, produced }) = run(&url, quick()).await else { panic!("it is silent") };
+    let Err(RunFailure::Silent { sentence, produced }) = run(&url, quick()).await else { panic!("it is silent") };
     assert_eq!(sentence, "The Bot was silent for 300ms.");
     assert_eq!(produced.last_text(), Some("so far"), "what came until then is kept");
 }

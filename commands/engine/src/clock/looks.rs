@@ -1,0 +1,349 @@
+//! Looking at what is due: which rows, how many at once, and when again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use futures_util::{StreamExt as _, future::join, stream};
+use midwatch_commands::{
+    Refusal,
+    bot::Bot,
+    reactions::TargetId,
+    routine::{Phase, Routine, RoutineCommand},
+};
+use midwatch_events::{
+    Actor, Micros, StreamName,
+    id::{BotId, RoutineId, TriggerId},
+    routine::{MissedReason, SuspendCause},
+};
+use midwatch_log::views::{Cell, Condition, Cursor, Order, Test};
+use midwatch_projections::due::{Due, DueRow};
+
+use super::{
+    SLEEP_MAX,
+    presence::{Presence, There},
+    shares::Shares,
+};
+use crate::{Engine, EngineError, Origin, claims::Ticking, handle::handle, projector};
+
+const PAGE: u32 = 500;
+/// So many targets are looked at at once; what they append is one group in the ledger.
+const AT_ONCE: usize = 256;
+/// How long the clock leaves a target alone that had nothing to do although its row was due, at first: its projection is
+/// behind. It doubles while the row stays as it is.
+const AGAIN: Duration = Duration::from_millis(200);
+/// As long for a target to which something was appended: its row will come.
+const COMES: Duration = Duration::from_secs(1);
+/// How soon a window that nobody can run is looked at again when somebody can.
+const HELD_SOON: Duration = Duration::from_secs(2);
+/// So many targets in a row that cannot be looked at are the database's fault and not theirs.
+const FAULTS_MAX: u32 = 3;
+
+/// What the clock has looked at without finding anything to do, although the row is due: its window waits for its
+/// jitter, its turn or somebody to run it, its projection is behind, or it cannot be read. Without this memory it would
+/// look again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    quiet: BTreeMap<String, Quiet>,
+    /// Rounds in a row in which `due` was behind the head.
+    behind: u32,
+    presence: Presence,
+    shares: Shares,
+}
+
+#[derive(Debug)]
+struct Quiet {
+    row: DueRow,
+    /// In monotonic time.
+    until: Duration,
+    /// How long it was left alone the last time.
+    pause: Duration,
+    /// When it is looked at again, it is its turn to catch up.
+    turn: bool,
+    /// Why nobody can run it.
+    held: Option<(MissedReason, Option<BotId>)>,
+}
+
+/// What came of looking at one target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    /// Something was appended: its row will change.
+    Moved,
+    /// There was nothing to do, and is nothing before this time has passed.
+    Nothing(Duration),
+    /// It is its turn to catch up when this time has passed.
+    Turn(Duration),
+    /// Nobody can run it.
+    Held(MissedReason, Option<BotId>),
+    /// There was nothing to do, although its row says that there is.
+    Stale,
+}
+
+/// A row to look at.
+struct ToLook {
+    row: DueRow,
+    ticking: Ticking,
+}
+
+/// What one pass over the due rows found.
+#[derive(Default)]
+struct Pass {
+    seen: BTreeSet<String>,
+    moved: bool,
+    faults: u32,
+    /// When the first row that is another process's is looked at here.
+    others: Option<Duration>,
+}
+
+impl Looks {
+    /// Takes for granted that somebody executes runs.
+    pub(crate) fn with_runner() -> Self {
+        Self { presence: Presence::certain(), ..Self::default() }
+    }
+
+    /// Looks at everything that is due and says how long nothing will be; `head` is the position up to which something
+    /// may have become due.
+    pub(crate) async fn tick(&mut self, engine: &Engine, head: u64) -> Result<Duration, EngineError> {
+        self.shares.say(engine).await?;
+        if engine.halt().await?.state.halted.is_some() {
+            return Ok(SLEEP_MAX);
+        }
+        let now = engine.log().store_time().await?;
+        // Asked before the rows are read: they are at least as new.
+        let behind = projector::as_of::<Due>(engine).await?.0 < head;
+        let mut pass = Pass::default();
+        let mut page = due(engine, now, None).await?;
+        if !page.is_empty() {
+            self.shares.look(engine).await?;
+            let there = self.presence.look(engine).await?;
+            self.release_held(engine, there).await?;
+        }
+        while let Some((_, cursor)) = page.last() {
+            let cursor = (page.len() == PAGE as usize).then(|| cursor.clone());
+            let now = engine.log().store_time().await?;
+            let rows: Vec<ToLook> = self.to_look(engine, page, now, &mut pass);
+            let looks = stream::iter(rows).map(|look| async move {
+                let looked = look_at(engine, &look).await;
+                (look.row, looked)
+            });
+            // The next page is read while this one is worked off.
+            let next = async {
+                match cursor {
+                    Some(cursor) => due(engine, now, Some(cursor)).await,
+                    None => Ok(Vec::new()),
+                }
+            };
+            let (looked, next) = join(looks.buffer_unordered(AT_ONCE).collect::<Vec<_>>(), next).await;
+            for (row, looked) in looked {
+                self.remember(engine, row, looked, &mut pass)?;
+            }
+            page = next?;
+        }
+        self.quiet.retain(|stream, _| pass.seen.contains(stream));
+        self.behind = if behind { self.behind.saturating_add(1) } else { 0 };
+        self.sleep(engine, now, &pass).await
+    }
+
+    /// The rows of a page that are looked at now.
+    fn to_look(&self, engine: &Engine, page: Vec<(DueRow, Cursor)>, now: Micros, pass: &mut Pass) -> Vec<ToLook> {
+        let at = engine.world().clock.monotonic();
+        let mut rows = Vec::with_capacity(page.len());
+        for (row, _) in page {
+            pass.seen.insert(row.stream.clone());
+            let quiet = self.quiet.get(&row.stream).filter(|quiet| quiet.row == row);
+            if quiet.is_some_and(|quiet| at < quiet.until) {
+                continue;
+            }
+            let since = row.at.map_or(Duration::ZERO, |due| span(due, now));
+            if let Some(wait) = self.shares.wait(engine, &row.stream, since) {
+                pass.others = Some(pass.others.map_or(wait, |others| others.min(wait)));
+                continue;
+            }
+            let runner = self.presence.there != There::No;
+            let turn = quiet.is_some_and(|quiet| quiet.turn);
+            let waits = row.next_window.is_some() || row.queued_window.is_some();
+            // Whether a runner is there is not known yet: windows wait for that.
+            if waits && self.presence.there == There::NotSure && row.queue.is_empty() {
+                pass.others = Some(AGAIN);
+                continue;
+            }
+            rows.push(ToLook { row, ticking: Ticking { now, runner, turn } });
+        }
+        rows
+    }
+
+    /// Takes in what came of a look.
+    fn remember(
+        &mut self,
+        engine: &Engine,
+        row: DueRow,
+        looked: Result<Looked, EngineError>,
+        pass: &mut Pass,
+    ) -> Result<(), EngineError> {
+        let at = engine.world().clock.monotonic();
+        let before = self.quiet.get(&row.stream).filter(|quiet| quiet.row == row);
+        let doubled = before.map_or(AGAIN, |quiet| quiet.pause * 2).min(SLEEP_MAX);
+        let (pause, turn, held) = match &looked {
+            Ok(Looked::Moved) => (COMES, false, None),
+            Ok(Looked::Nothing(pause)) => ((*pause).clamp(AGAIN, SLEEP_MAX), false, None),
+            Ok(Looked::Turn(wait)) => (*wait, true, None),
+            Ok(Looked::Held(reason, bot)) => (SLEEP_MAX, false, Some((*reason, *bot))),
+            Ok(Looked::Stale) | Err(_) => (doubled, false, None),
+        };
+        self.quiet.insert(row.stream.clone(), Quiet { row: row.clone(), until: at + pause, pause, turn, held });
+        match looked {
+            Ok(looked) => {
+                pass.moved |= looked == Looked::Moved;
+                pass.faults = 0;
+                Ok(())
+            }
+            Err(error) if pass.faults + 1 < FAULTS_MAX => {
+                tracing::warn!(stream = %row.stream, %error, "a target cannot be looked at; the others go on");
+                pass.faults += 1;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Held windows that somebody can run again are looked at now and not when their pause is over.
+    async fn release_held(&mut self, engine: &Engine, there: There) -> Result<(), EngineError> {
+        let bots: BTreeSet<BotId> = self.quiet.values().filter_map(|quiet| quiet.held?.1).collect();
+        let mut answer = BTreeSet::new();
+        for bot in bots {
+            if !engine.load::<Bot>(&StreamName::bot(bot)).await?.state.unreachable {
+                answer.insert(bot);
+            }
+        }
+        for quiet in self.quiet.values_mut() {
+            let can = match quiet.held {
+                Some((MissedReason::NoRunner, _)) => there == There::Yes,
+                Some((MissedReason::BotUnreachable, bot)) => bot.is_some_and(|bot| answer.contains(&bot)),
+                Some((MissedReason::Late, _)) | None => false,
+            };
+            if can {
+                quiet.until = Duration::ZERO;
+            }
+        }
+        Ok(())
+    }
+
+    async fn sleep(&self, engine: &Engine, now: Micros, pass: &Pass) -> Result<Duration, EngineError> {
+        let filters = vec![Condition { column: "at", is: Test::Gt(Cell::Int(now.0)) }];
+        let order = Order { column: "at", descending: false };
+        let first = projector::page::<Due>(engine, filters, order, 1, None).await?;
+        let next = first.first().and_then(|(row, _)| row.at).map(|at| span(now, at));
+        let at = engine.world().clock.monotonic();
+        let again = self.quiet.values().map(|quiet| quiet.until.saturating_sub(at)).min();
+        let held = self.quiet.values().any(|quiet| quiet.held.is_some()).then_some(HELD_SOON);
+        // Rows that have yet to come in may be due earlier than those that are there.
+        let moved = pass.moved.then_some(AGAIN);
+        let behind = (self.behind > 0).then(|| AGAIN * (1 << self.behind.min(5)) / 2);
+        let sleep = [next, again, held, pass.others, moved, behind].into_iter().flatten().min().unwrap_or(SLEEP_MAX);
+        Ok(sleep.clamp(Duration::from_millis(1), SLEEP_MAX))
+    }
+
+    /// This process keeps time no more.
+    pub(super) async fn leave(&self, engine: &Engine) {
+        self.shares.leave(engine).await;
+    }
+}
+
+/// A page of what is due at `now`, the longest due first.
+async fn due(engine: &Engine, now: Micros, after: Option<Cursor>) -> Result<Vec<(DueRow, Cursor)>, EngineError> {
+    let filters = vec![Condition { column: "at", is: Test::Le(Cell::Int(now.0)) }];
+    let order = Order { column: "at", descending: false };
+    projector::page::<Due>(engine, filters, order, PAGE, after).await
+}
+
+/// From one instant to a later one; nothing where it is not later.
+fn span(from: Micros, to: Micros) -> Duration {
+    Duration::from_micros(u64::try_from(to.since(from)).unwrap_or(0))
+}
+
+/// Looks at one target: its windows, then its queue.
+async fn look_at(engine: &Engine, look: &ToLook) -> Result<Looked, EngineError> {
+    let stream = StreamName::stored(look.row.stream.clone());
+    let Some(id) = stream.uuid() else { return Ok(Looked::Stale) };
+    let target = match stream.category() {
+        "routine" => TargetId::Routine(RoutineId::new(id)),
+        _ => TargetId::Trigger(TriggerId::new(id)),
+    };
+    match look_at_target(engine, look, target).await {
+        Ok(looked) => Ok(looked),
+        Err(EngineError::Refused(Refusal::Halted | Refusal::NotFound(_))) => Ok(Looked::Stale),
+        Err(EngineError::Refused(refusal)) => suspend(engine, target, &refusal.to_string()).await,
+        Err(EngineError::Corrupt(error)) => {
+            tracing::error!(%stream, %error, "a target cannot be read; the others go on");
+            Ok(Looked::Stale)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+async fn look_at_target(engine: &Engine, look: &ToLook, target: TargetId) -> Result<Looked, EngineError> {
+    let row = &look.row;
+    let mut moved = false;
+    let windows = row.next_window.is_some() || row.queued_window.is_some();
+    if let (TargetId::Routine(id), true) = (target, windows && row.may_start) {
+        let ticked = engine.tick_as(id, look.ticking).await?.value;
+        if let (Some(wait), false) = (ticked.turn_in, ticked.appended) {
+            return Ok(Looked::Turn(wait));
+        }
+        moved |= ticked.appended;
+    }
+    if !row.queue.is_empty() {
+        moved |= engine.claim_next(target, &Origin::of(Actor::Clock), None).await?.value.appended;
+    }
+    if moved {
+        return Ok(Looked::Moved);
+    }
+    let TargetId::Routine(id) = target else { return Ok(Looked::Stale) };
+    let routine = engine.load::<Routine>(&StreamName::routine(id)).await?.state;
+    nothing_to_do(engine, look, id, &routine).await
+}
+
+/// Why there was nothing to do on a routine whose row is due.
+async fn nothing_to_do(
+    engine: &Engine,
+    look: &ToLook,
+    id: RoutineId,
+    routine: &Routine,
+) -> Result<Looked, EngineError> {
+    if routine.phase != Phase::Active {
+        return Ok(Looked::Stale);
+    }
+    let Some(schedule) = &routine.schedule else {
+        let sentence = "its schedule cannot be read; give it a new one with `midwatch routine edit`";
+        return suspend(engine, TargetId::Routine(id), sentence).await;
+    };
+    if let Some((window, reason)) = routine.held
+        && (routine.next == Some(window) || routine.queued == Some(window))
+    {
+        return Ok(Looked::Held(reason, routine.bot));
+    }
+    match routine.next {
+        // Not due before its jitter is over.
+        Some(window) if routine.target.queue.is_empty() => {
+            let pause = span(look.ticking.now, schedule.effective_at(window, id.uuid().as_bytes()));
+            Ok(if pause.is_zero() { Looked::Stale } else { Looked::Nothing(pause) })
+        }
+        Some(_) | None => Ok(Looked::Stale),
+    }
+}
+
+/// A routine that cannot be evaluated is switched off with the reason, so that it does not hold up the others.
+async fn suspend(engine: &Engine, target: TargetId, error: &str) -> Result<Looked, EngineError> {
+    let TargetId::Routine(id) = target else {
+        tracing::warn!(?target, error, "a trigger's next delivery cannot be taken");
+        return Ok(Looked::Stale);
+    };
+    let origin = Origin::of(Actor::Clock);
+    let stream = StreamName::routine(id);
+    handle::<Routine>(engine, &stream, &origin, None, |_| {
+        Ok(RoutineCommand::Suspend { cause: SuspendCause::NotEvaluable, error: error.to_owned() })
+    })
+    .await
+    .map(|done| if done.duplicate { Looked::Stale } else { Looked::Moved })
+}
