@@ -79,7 +79,7 @@ impl Decider for Bot {
     type Event = BotEvent;
     type Command = BotCommand;
 
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
 
     fn decide(&self, command: BotCommand) -> Result<Vec<New<BotEvent>>, Refusal> {
         Ok(match command {

@@ -226,8 +226,9 @@ impl Routine {
     /// A window has ended or waits; one that had waited does so no more.
     fn ended(&mut self, window: Micros, next: Option<Micros>) {
         self.ended_up_to = self.ended_up_to.max(Some(window));
-        self.queued = self.queued.filter(|queued| *queued > window);
-        self.held = self.held.filter(|(held, _)| *held > window);
+        // Not those before it: one that waits has still to end when a later one has ended.
+        self.queued = self.queued.filter(|queued| *queued != window);
+        self.held = self.held.filter(|(held, _)| *held != window);
         self.next = next;
     }
 
@@ -403,7 +404,11 @@ impl Decider for Routine {
     type Event = RoutineEvent;
     type Command = RoutineCommand;
 
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
+
+    fn rests_on_instant(event: &RoutineEvent) -> bool {
+        matches!(event, RoutineEvent::Resumed { .. } | RoutineEvent::Rearmed { .. })
+    }
 
     fn decide(&self, command: RoutineCommand) -> Result<Vec<New<RoutineEvent>>, Refusal> {
         match command {

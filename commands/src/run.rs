@@ -285,7 +285,7 @@ impl Decider for Run {
     type Event = RunEvent;
     type Command = RunCommand;
 
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
 
     fn rests_on_instant(event: &RunEvent) -> bool {
         matches!(event, RunEvent::Opened(_) | RunEvent::Taken { .. })

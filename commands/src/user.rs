@@ -87,7 +87,7 @@ impl Decider for User {
     type Event = UserEvent;
     type Command = UserCommand;
 
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
 
     fn decide(&self, command: UserCommand) -> Result<Vec<New<UserEvent>>, Refusal> {
         Ok(match command {

@@ -183,9 +183,9 @@ impl DueRow {
         [window, queued, start, expiry].into_iter().flatten().min()
     }
 
-    /// The window that waited, or one after it, has ended.
+    /// A window has ended; perhaps the one that waited.
     fn window_left(&mut self, window: Micros) {
-        self.queued_window = self.queued_window.filter(|queued| queued.window > window);
+        self.queued_window = self.queued_window.filter(|queued| queued.window != window);
     }
 
     /// A late settle of an older run does not free what is busy with another.

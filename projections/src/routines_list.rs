@@ -351,10 +351,10 @@ impl RoutineRow {
         self.held = None;
     }
 
-    /// A window has ended; one that waited or was held does so no more.
+    /// A window has ended; perhaps the one that waited or was held.
     fn window_left(&mut self, window: Micros) {
-        self.queued_window = self.queued_window.filter(|queued| *queued > window);
-        self.held = self.held.filter(|held| held.window > window);
+        self.queued_window = self.queued_window.filter(|queued| *queued != window);
+        self.held = self.held.filter(|held| held.window != window);
     }
 
     fn off(&mut self, state: RoutineState, cause: Option<SuspendCause>, content: Option<&RoutineContent>) {

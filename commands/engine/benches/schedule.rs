@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use midwatch_commands::calendar::Schedule;
 use midwatch_engine::{
     Engine, Opening, Origin, clock,
     deployment::Outside,
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(measure(&words))) {
+        Ok(line) if line.is_empty() => ExitCode::SUCCESS,
         Ok(line) => {
             println!("{line}");
             ExitCode::SUCCESS
@@ -113,7 +115,8 @@ async fn serve(url: &str, home: &Path) -> Outcome<String> {
     for role in roles {
         role.await?;
     }
-    Ok("stopped".to_owned())
+    // Whoever started it may have stopped reading.
+    Ok(String::new())
 }
 
 struct Serving {
@@ -162,6 +165,7 @@ async fn make(engine: &Engine, routines: u64, due: u64, at: Micros) -> Outcome<(
     let bot: BotId = engine.register_bot("bench", None, &origin, None).await?.value;
     let owner: UserId = midwatch_engine::deployment::first_admin(engine.namespace());
     let now = engine.log().store_time().await?;
+    let far = Schedule::parse(FAR)?.next_after(now, now).ok_or("the schedule has no window")?.at;
     let once = json!({ "kind": "once", "at": at.to_string() }).to_string();
     let recording = json!({ "steps": [{ "tool": "computer_list_files", "arguments": {} }] }).to_string();
     let mut made = 0;
@@ -169,7 +173,7 @@ async fn make(engine: &Engine, routines: u64, due: u64, at: Micros) -> Outcome<(
         let mut plan = Plan::default();
         for n in made..routines.min(made + BATCH) {
             let routine = RoutineId::new(engine.world().uuid());
-            let (schedule, next) = if n < due { (once.clone(), at) } else { (FAR.to_owned(), now.plus_s(3_000_000)) };
+            let (schedule, next) = if n < due { (once.clone(), at) } else { (FAR.to_owned(), far) };
             let facts = RoutineEvent::Created {
                 routine,
                 name: format!("routine {n}"),

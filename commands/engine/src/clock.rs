@@ -9,7 +9,13 @@ mod shares;
 mod sweep;
 mod zone_data;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::sync::watch;
 
@@ -29,11 +35,15 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut head = engine.log().follow();
     let mut swept = None;
     let mut looks = Looks::default();
+    let rearming = Arc::new(AtomicBool::new(false));
     loop {
         let now = engine.world().clock.monotonic();
         if swept.is_none_or(|at| now.saturating_sub(at) >= SLEEP_MAX) {
             swept = Some(now);
-            every_half_minute(&engine).await;
+            if let Err(error) = sweep(&engine).await {
+                tracing::warn!(%error, "overdue runs cannot be closed; trying again");
+            }
+            rearm_beside(&engine, &rearming);
         }
         let known = *head.borrow_and_update();
         let sleep = match looks.tick(&engine, known).await {
@@ -54,14 +64,20 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     looks.leave(&engine).await;
 }
 
-/// What has time.
-async fn every_half_minute(engine: &Engine) {
-    if let Err(error) = sweep(engine).await {
-        tracing::warn!(%error, "overdue runs cannot be closed; trying again");
+/// Looks for windows that newer time-zone data moves, in a task of its own: with many routines it takes long, and
+/// nothing that is due waits for it.
+fn rearm_beside(engine: &Engine, rearming: &Arc<AtomicBool>) {
+    if rearming.swap(true, Ordering::AcqRel) {
+        return;
     }
-    if let Err(error) = rearm(engine).await {
-        tracing::warn!(%error, "windows that newer time-zone data moves cannot be looked for; trying again");
-    }
+    let (engine, rearming) = (engine.clone(), Arc::clone(rearming));
+    let tasks = Arc::clone(&engine.world().tasks);
+    tasks.spawn(Box::pin(async move {
+        if let Err(error) = rearm(&engine).await {
+            tracing::warn!(%error, "windows that newer time-zone data moves cannot be looked for; trying again");
+        }
+        rearming.store(false, Ordering::Release);
+    }));
 }
 
 /// Looks at everything that is due, and says how long nothing will be. It takes for granted that somebody executes runs.

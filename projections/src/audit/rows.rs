@@ -284,7 +284,8 @@ impl AuditRow {
                 self.subject = Some(format!("attempt {n}"));
             }
             RunEvent::CallOutcomeLate { decision, result, .. } => {
-                self.decided(decision);
+                (self.bot, self.routine, self.trigger) = (Some(decision.bot), decision.routine, decision.trigger);
+                self.tool = Some(decision.tool.clone());
                 self.outcome = Some(word(result));
             }
             RunEvent::ReportedLate { outcome, reason, .. } => {

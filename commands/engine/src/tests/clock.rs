@@ -51,7 +51,9 @@ async fn a_window_nobody_was_there_for_is_recorded_as_missed_once() {
 async fn stored(engine: &Engine, schedule: &str, work: Option<Work>) -> RoutineId {
     let (bot, id) = (bot(engine).await, RoutineId::new(engine.world().uuid()));
     let owner = crate::deployment::first_admin(engine.namespace());
-    let due = Micros(engine.log().store_time().await.unwrap().plus_s(-1).seconds() * 1_000_000);
+    // The last full minute.
+    let now = engine.log().store_time().await.unwrap().plus_s(-1).seconds();
+    let due = Micros((now - now.rem_euclid(60)) * 1_000_000);
     let facts = RoutineEvent::Created {
         routine: id,
         name: "old".to_owned(),
@@ -74,7 +76,7 @@ async fn a_routine_that_cannot_be_evaluated_is_suspended_and_the_others_go_on() 
         let engine = place.engine().await;
         let work = Work { instruction: Some("x".to_owned()), recording: None };
         let unreadable = stored(&engine, r#"{"kind":"weekly","zone":"Mars/Olympus"}"#, Some(work)).await;
-        let minutes = r#"{"kind":"every","zone":"UTC","minutes":1}"#;
+        let minutes = r#"{"kind":"every","zone":"UTC","minutes":1,"anchor":"2026-01-01T00:00:00Z"}"#;
         let erased = stored(&engine, minutes, None).await;
         let bot = bot(&engine).await;
         let well = due_routine(&engine, bot).await;
@@ -119,7 +121,7 @@ async fn a_window_that_waits_for_its_jitter_is_not_looked_at_over_and_over() {
     let engine = place.engine().await;
     let bot = bot(&engine).await;
     // Due by its nominal time, and put off by up to a day; one of many ids is put off by hours.
-    let schedule = r#"{"kind":"every","zone":"UTC","minutes":525600,"anchor":"2026-01-01T00:00:00Z","jitter_s":86400}"#;
+    let schedule = r#"{"kind":"every","zone":"UTC","minutes":1,"anchor":"2026-01-01T00:00:00Z","jitter_s":86400}"#;
     let mut looks = Looks::with_runner();
     for _ in 0..5 {
         routine(&engine, bot, schedule).await;

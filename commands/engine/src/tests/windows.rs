@@ -42,7 +42,7 @@ async fn overdue(engine: &Engine, bot: BotId, minutes: i64, limits: Limits) -> R
         bot,
         // None that comes while the case goes on.
         schedule: serde_json::json!({
-            "kind": "every", "zone": "UTC", "minutes": 5, "anchor": "2026-01-01T00:00:00Z", "ends_at": now.plus_s(-1).to_string(),
+            "kind": "every", "zone": "UTC", "minutes": 5, "anchor": "2026-01-01T00:00:00Z", "ends_at": midwatch_events::Micros((now.seconds() - 1) * 1_000_000).to_string(),
         })
         .to_string(),
         work: WorkKind::Recording,

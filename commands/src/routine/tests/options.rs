@@ -311,8 +311,9 @@ mod zone_data {
     fn a_first_window_that_newer_data_moves_is_not_lost() {
         // Created by older data: its first window stands an hour later than it is.
         let created = |next| {
-            let created = routine(VANCOUVER, "2026-11-30T20:00:00Z");
-            created.and(RoutineEvent::Resumed { next_us: Some(at(next)) })
+            let mut created = routine(VANCOUVER, "2026-11-30T20:00:00Z");
+            created.0.evolve(&RoutineEvent::Resumed { next_us: Some(at(next)) }, at("2026-11-30T20:00:00Z"));
+            created
         };
         created(OLD[0]).when(RoutineCommand::Rearm("2026f")).then([moved(NEW[0])]);
     }
