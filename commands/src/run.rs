@@ -241,6 +241,45 @@ impl Run {
         if self.ended.is_none() || take == 0 || take != self.take { Err(Refusal::Stale) } else { Ok(()) }
     }
 
+    /// What arrives after the run was given up.
+    fn late(&self, command: RunCommand) -> Result<Vec<New<RunEvent>>, Refusal> {
+        Ok(match command {
+            RunCommand::EndCallLate { take, call, result, result_digest, result_bytes, duration_us, content } => {
+                self.given_up(take)?;
+                let decision = self.unknown_calls.get(&call).ok_or(Refusal::NotFound("call without an outcome"))?;
+                let facts = RunEvent::CallOutcomeLate {
+                    decision: decision.clone(),
+                    result,
+                    result_digest: Some(result_digest),
+                    result_bytes: Some(result_bytes),
+                    duration_us: Some(duration_us),
+                };
+                let content = match content {
+                    RunContent::ToolCallEnded { result, blob } => Some(RunContent::CallOutcomeLate { result, blob }),
+                    _ => None,
+                };
+                vec![New { facts, content }]
+            }
+            RunCommand::ReportLate { worker, end } => {
+                self.given_up(end.take.unwrap_or(0))?;
+                if self.reported_late || self.worker != Some(worker) {
+                    return Err(Refusal::Stale);
+                }
+                let facts = RunEvent::ReportedLate { worker, outcome: end.outcome, reason: end.reason };
+                let content = RunContent::ReportedLate { headline: end.headline, error: end.error };
+                vec![New::with(facts, content)]
+            }
+            RunCommand::Open(..)
+            | RunCommand::Take { .. }
+            | RunCommand::StartTurn { .. }
+            | RunCommand::FinishTurn { .. }
+            | RunCommand::Decide { .. }
+            | RunCommand::EndCall { .. }
+            | RunCommand::FailAttempt { .. }
+            | RunCommand::End(_) => vec![],
+        })
+    }
+
     fn end(&self, end: End) -> Result<Vec<New<RunEvent>>, Refusal> {
         let opened = match end.take {
             Some(take) => self.held(take)?,
@@ -341,31 +380,7 @@ impl Decider for Run {
                 return self.fail_attempt(take, reason, error, now);
             }
             RunCommand::End(end) => return self.end(end),
-            RunCommand::EndCallLate { take, call, result, result_digest, result_bytes, duration_us, content } => {
-                self.given_up(take)?;
-                let decision = self.unknown_calls.get(&call).ok_or(Refusal::NotFound("call without an outcome"))?;
-                let facts = RunEvent::CallOutcomeLate {
-                    decision: decision.clone(),
-                    result,
-                    result_digest: Some(result_digest),
-                    result_bytes: Some(result_bytes),
-                    duration_us: Some(duration_us),
-                };
-                let content = match content {
-                    RunContent::ToolCallEnded { result, blob } => Some(RunContent::CallOutcomeLate { result, blob }),
-                    _ => None,
-                };
-                vec![New { facts, content }]
-            }
-            RunCommand::ReportLate { worker, end } => {
-                self.given_up(end.take.unwrap_or(0))?;
-                if self.reported_late || self.worker != Some(worker) {
-                    return Err(Refusal::Stale);
-                }
-                let facts = RunEvent::ReportedLate { worker, outcome: end.outcome, reason: end.reason };
-                let content = RunContent::ReportedLate { headline: end.headline, error: end.error };
-                vec![New::with(facts, content)]
-            }
+            late @ (RunCommand::EndCallLate { .. } | RunCommand::ReportLate { .. }) => return self.late(late),
         })
     }
 

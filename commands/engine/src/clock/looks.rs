@@ -23,7 +23,7 @@ use midwatch_projections::due::{Due, DueRow};
 use super::{
     SLEEP_MAX,
     presence::{Presence, There},
-    shares::Shares,
+    shares::{Shares, Whose},
 };
 use crate::{Engine, EngineError, Origin, claims::Ticking, handle::handle, projector};
 
@@ -94,6 +94,8 @@ struct Pass {
     faults: u32,
     /// When the first row that is another process's is looked at here.
     others: Option<Duration>,
+    /// What others have left, to be looked at when there is nothing of our own.
+    left: Vec<ToLook>,
 }
 
 impl Looks {
@@ -123,10 +125,6 @@ impl Looks {
             let cursor = (page.len() == PAGE as usize).then(|| cursor.clone());
             let now = engine.log().store_time().await?;
             let rows: Vec<ToLook> = self.to_look(engine, page, now, &mut pass);
-            let looks = stream::iter(rows).map(|look| async move {
-                let looked = look_at(engine, &look).await;
-                (look.row, looked)
-            });
             // The next page is read while this one is worked off.
             let next = async {
                 match cursor {
@@ -134,11 +132,19 @@ impl Looks {
                     None => Ok(Vec::new()),
                 }
             };
-            let (looked, next) = join(looks.buffer_unordered(AT_ONCE).collect::<Vec<_>>(), next).await;
+            let (looked, next) = join(look_at_all(engine, rows), next).await;
             for (row, looked) in looked {
                 self.remember(engine, row, looked, &mut pass)?;
             }
             page = next?;
+        }
+        let left = std::mem::take(&mut pass.left);
+        if pass.moved && !left.is_empty() {
+            pass.others = Some(AGAIN);
+        } else {
+            for (row, looked) in look_at_all(engine, left).await {
+                self.remember(engine, row, looked, &mut pass)?;
+            }
         }
         self.quiet.retain(|stream, _| pass.seen.contains(stream));
         self.behind = if behind { self.behind.saturating_add(1) } else { 0 };
@@ -156,7 +162,8 @@ impl Looks {
                 continue;
             }
             let since = row.at.map_or(Duration::ZERO, |due| span(due, now));
-            if let Some(wait) = self.shares.wait(engine, &row.stream, since) {
+            let whose = self.shares.whose(engine, &row.stream, since);
+            if let Whose::Others(wait) = whose {
                 pass.others = Some(pass.others.map_or(wait, |others| others.min(wait)));
                 continue;
             }
@@ -168,7 +175,12 @@ impl Looks {
                 pass.others = Some(AGAIN);
                 continue;
             }
-            rows.push(ToLook { row, ticking: Ticking { now, runner, turn } });
+            let look = ToLook { row, ticking: Ticking { now, runner, turn } };
+            match whose {
+                Whose::Left if pass.left.len() < PAGE as usize => pass.left.push(look),
+                Whose::Left => pass.others = Some(AGAIN),
+                Whose::Own | Whose::Others(_) => rows.push(look),
+            }
         }
         rows
     }
@@ -248,6 +260,15 @@ impl Looks {
     pub(super) async fn leave(&self, engine: &Engine) {
         self.shares.leave(engine).await;
     }
+}
+
+/// Looks at targets, many at once; in the order in which they are done.
+async fn look_at_all(engine: &Engine, rows: Vec<ToLook>) -> Vec<(DueRow, Result<Looked, EngineError>)> {
+    let looks = stream::iter(rows).map(|look| async move {
+        let looked = look_at(engine, &look).await;
+        (look.row, looked)
+    });
+    looks.buffer_unordered(AT_ONCE).collect().await
 }
 
 /// A page of what is due at `now`, the longest due first.

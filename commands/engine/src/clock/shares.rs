@@ -12,12 +12,26 @@ use crate::{Engine, EngineError, projector};
 
 /// How long what is another's is left to it.
 const OTHERS_AFTER: Duration = Duration::from_secs(2);
+/// And how long while there is something of one's own to do: many that are due at once are worked off by all, each at its
+/// own, and what one that died has left waits no longer than this.
+const OTHERS_AT_LAST: Duration = Duration::from_secs(10);
 /// How often a clock says that it is there, and looks who else is.
 const EVERY: Duration = Duration::from_secs(30);
 /// How long it counts as there after it said so, in seconds.
 const PRESENT_S: u32 = 65;
 /// More processes than this share by chance.
 const OTHERS_MAX: usize = 64;
+
+/// Whose it is to look at a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// This process's.
+    Own,
+    /// Another's, for this long.
+    Others(Duration),
+    /// Another's, which has had its time: anybody's who has nothing of their own to do.
+    Left,
+}
 
 /// The clocks there are.
 #[derive(Debug, Default)]
@@ -69,15 +83,18 @@ impl Shares {
         Ok(())
     }
 
-    /// How long to leave a target, due for `since`, to the process whose it is; none when it is looked at now.
-    pub(super) fn wait(&self, engine: &Engine, stream: &str, since: Duration) -> Option<Duration> {
-        if since >= OTHERS_AFTER || self.others.is_empty() {
-            return None;
+    /// Whose it is to look at a target that has been due for `since`.
+    pub(super) fn whose(&self, engine: &Engine, stream: &str, since: Duration) -> Whose {
+        if since >= OTHERS_AT_LAST || self.others.is_empty() {
+            return Whose::Own;
         }
         let weight = |process: Uuid| hash_parts(&[process.as_bytes(), stream.as_bytes()]);
         let own = weight(engine.process().uuid());
-        let wait = OTHERS_AFTER.saturating_sub(since);
-        self.others.iter().any(|other| weight(*other) > own).then_some(wait)
+        match self.others.iter().any(|other| weight(*other) > own) {
+            false => Whose::Own,
+            true if since >= OTHERS_AFTER => Whose::Left,
+            true => Whose::Others(OTHERS_AFTER.saturating_sub(since)),
+        }
     }
 
     /// This process keeps time no more.
