@@ -400,7 +400,7 @@ async fn a_report_that_comes_too_late_is_shown_and_touches_nothing() {
     for place in Place::each().await {
         let engine = place.engine().await;
         let bot = bot(&engine).await;
-        let id = due_routine(&engine, bot).await;
+        let id = super::support::routine(&engine, bot, super::support::FAR).await;
         let executor: Arc<dyn Executor> = Arc::new(Does(|job| {
             Box::pin(async move {
                 // Given up by others while it worked; it does not hear of it.
