@@ -254,9 +254,10 @@ impl Run {
                     result_bytes: Some(result_bytes),
                     duration_us: Some(duration_us),
                 };
-                let content = match content {
-                    RunContent::ToolCallEnded { result, blob } => Some(RunContent::CallOutcomeLate { result, blob }),
-                    _ => None,
+                let content = if let RunContent::ToolCallEnded { result, blob } = content {
+                    Some(RunContent::CallOutcomeLate { result, blob })
+                } else {
+                    None
                 };
                 vec![New { facts, content }]
             }

@@ -17,7 +17,7 @@ use midwatch_events::{
     id::{BotId, ProcessId, RoutineId, RunId},
     repeat::RepeatEvent,
     routine::{Limits, RoutineEvent, Work},
-    run::{CallResult, DecisionKind, Outcome, Reason, RefusalCause, RunEvent},
+    run::{CallResult, DecisionKind, Outcome, Reason, RefusalCause, RunContent, RunEvent},
     trigger::Intake,
 };
 use midwatch_log::{Filter, testing};
@@ -473,7 +473,12 @@ async fn a_step_that_fails_ends_the_run_and_no_later_step_acts() {
     ]);
     let routine = routine(engine, bot, YEARLY, recording(&steps)).await;
     let run = engine.run_now(routine, &me(), None).await.unwrap().value;
-    assert_eq!(ended(engine, run).await, (Outcome::Failed, Some(Reason::Error)));
+    assert_eq!(ended(engine, run).await, (Outcome::Failed, Some(Reason::HandOverFailed)));
+    let last = engine.log().read_stream_back(&StreamName::run(run), u64::MAX, 1).await.unwrap().remove(0);
+    let Some(RunContent::Ended { error: Some(error), .. }) = last.content::<RunEvent>().unwrap() else { panic!() };
+    for part in ["Step 1 of 2", "tool: computer_read_file", "Earlier steps are done, finish from here."] {
+        assert!(error.contains(part), "{error}");
+    }
     let calls = events(engine, &StreamName::run(run)).await;
     let decided = calls.iter().filter(|event| matches!(event, AnyEvent::Run(RunEvent::ToolCallDecided(_), _)));
     let failed = calls

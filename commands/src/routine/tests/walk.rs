@@ -240,16 +240,13 @@ impl World {
     /// A window that waits, or that nobody can run, has not ended.
     fn waits(&self, event: &RoutineEvent, before: Option<Micros>, queued: Option<Micros>) -> Result<(), TestCaseError> {
         let next = self.routine.next;
-        match event {
-            RoutineEvent::WindowQueued { window_us, live, .. } => {
-                prop_assert_eq!((self.live, queued, before), (Some(*live), None, Some(*window_us)));
-                prop_assert!(!self.endings.contains_key(window_us) && next > before || next.is_none());
-            }
-            RoutineEvent::WindowHeld { window_us, .. } => {
-                prop_assert!(before == Some(*window_us) || queued == Some(*window_us));
-                prop_assert_eq!(before, next, "a held window stays due");
-            }
-            _ => {}
+        if let RoutineEvent::WindowQueued { window_us, live, .. } = event {
+            prop_assert_eq!((self.live, queued, before), (Some(*live), None, Some(*window_us)));
+            prop_assert!(!self.endings.contains_key(window_us) && (next > before || next.is_none()));
+        }
+        if let RoutineEvent::WindowHeld { window_us, .. } = event {
+            prop_assert!(before == Some(*window_us) || queued == Some(*window_us));
+            prop_assert_eq!(before, next, "a held window stays due");
         }
         Ok(())
     }

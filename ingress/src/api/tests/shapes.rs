@@ -23,7 +23,8 @@ fn described(name: &str) -> BTreeSet<String> {
 async fn rows_are_as_described() {
     let server = Server::start().await;
     let bot = server.bot().await;
-    let routine = json!({"name": "r", "bot": bot.to_string(), "schedule": {"kind": "every", "zone": "UTC", "minutes": 5}, "instruction": "x"});
+    let mut routine = json!({"name": "r", "bot": bot.to_string(), "schedule": {"kind": "every", "zone": "UTC", "minutes": 5}, "instruction": "x"});
+    routine["limits"] = json!({"max_runs": 9, "missed": {"run_once_within_s": 900}, "overlap": "queue_one", "retry": {"times": 1, "backoff_s": 5}});
     let routine = server.post("/api/v1/routines", &routine).await["id"].as_str().unwrap().to_owned();
     let run =
         server.post(&format!("/api/v1/routines/{routine}/run"), &json!({})).await["run"].as_str().unwrap().to_owned();
