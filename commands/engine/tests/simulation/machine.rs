@@ -12,7 +12,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use midwatch_engine::{
     Engine, Opening, clock,
     deployment::Outside,
-    processes, projector, reactor,
+    projector, reactor,
     runner::{self, Executor},
     world::{Boxed, Clock, Entropy, Spawn, World},
 };
@@ -154,6 +154,5 @@ async fn live(
     }
     if roles.contains(&Role::Runner) {
         spawn(Box::pin(runner::run(engine.clone(), executor, stopped.clone())));
-        spawn(Box::pin(processes::be_a_runner(engine.clone(), stopped)));
     }
 }

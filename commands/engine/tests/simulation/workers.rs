@@ -49,7 +49,10 @@ async fn work(job: Job, mut chance: Chance, climate: Arc<Climate>) -> Ending {
         // It hangs.
         _ => 1_000_000,
     };
+    // Whoever hangs does not say that it goes on.
+    let busy = (seconds < 1_000_000).then(|| job.progress.busy());
     clock.sleep(Duration::from_secs(seconds)).await;
+    drop(busy);
     if chance.one_in(12) {
         return ending(Outcome::Failed, Some(Reason::Error), "it could not be done");
     }
@@ -77,6 +80,7 @@ async fn call(job: &Job, chance: &mut Chance, climate: &Climate) -> Result<(), E
     };
     handle::<Run>(&job.engine, &stream, &origin, None, |_| Ok(decided.clone())).await?;
     let clock = &job.engine.world().clock;
+    let _busy = job.progress.busy();
     clock.sleep(Duration::from_millis(chance.below(3_000))).await;
     // As the gateway asks, in the same breath as it acts.
     if job.alive.may_act(clock.monotonic()) {

@@ -60,8 +60,9 @@ impl Checker {
         let worker = self.runs.get(&id).and_then(|run| run.taken).and_then(|(worker, _)| self.ports.get(&worker));
         let worker = worker.copied();
         let run = self.runs.get_mut(&id).ok_or("a run that was never opened")?;
-        if run.ended {
-            return Err("something happens to a run that is over".to_owned());
+        let late = matches!(event, RunEvent::CallOutcomeLate { .. } | RunEvent::ReportedLate { .. });
+        if run.ended != late {
+            return Err("something happens to a run that is over, or is late to one that is not".to_owned());
         }
         match event {
             RunEvent::Taken { .. } if run.taken.is_some() => return Err("taken twice".to_owned()),
@@ -88,7 +89,15 @@ impl Checker {
                 }
                 return self.ended_rightly(scene, id, worker, (ended.outcome, ended.reason));
             }
-            RunEvent::Opened(_) | RunEvent::TurnStarted { .. } | RunEvent::TurnFinished { .. } => {}
+            RunEvent::CallOutcomeLate { .. } | RunEvent::ReportedLate { .. } => {
+                if worker != Some(scene.port) {
+                    return Err("a late report of somebody who never held the run".to_owned());
+                }
+            }
+            RunEvent::Opened(_)
+            | RunEvent::TurnStarted { .. }
+            | RunEvent::TurnFinished { .. }
+            | RunEvent::AttemptFailed { .. } => {}
         }
         Ok(())
     }
