@@ -99,6 +99,7 @@ impl Executor for AtOnce {
 }
 
 /// All roles, until standard input ends.
+#[expect(clippy::disallowed_methods, reason = "it waits for its standard input beside everything else")]
 async fn serve(url: &str, home: &Path) -> Outcome<String> {
     let engine = engine(url, home).await?;
     engine.start_process("bench", &[Role::Clock, Role::Runner, Role::Projector]).await?;
