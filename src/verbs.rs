@@ -24,6 +24,8 @@ pub(crate) mod run;
 #[cfg(feature = "serve")]
 pub(crate) mod schedule;
 #[cfg(feature = "serve")]
+pub(crate) mod sender;
+#[cfg(feature = "serve")]
 pub(crate) mod serve;
 #[cfg(feature = "serve")]
 pub(crate) mod token;

@@ -18,6 +18,7 @@ mod paging;
 pub(crate) mod routines;
 pub(crate) mod runs;
 pub(crate) mod schedules;
+pub(crate) mod senders;
 mod shapes;
 pub(crate) mod status;
 pub(crate) mod triggers;

@@ -76,6 +76,7 @@ pub fn routes() -> Router<App> {
         .route("/triggers/{id}/pause", post(trigger::pause))
         .route("/triggers/{id}/resume", post(trigger::resume))
         .route("/triggers/{id}/rotate", post(trigger::rotate))
+        .route("/triggers/{id}/check", post(trigger::check))
         .route("/triggers/{id}/delete", post(trigger::delete))
         .route("/deliveries/{id}", get(delivery::page))
         .route("/boundaries", get(boundaries::page).post(boundary_edit::publish))

@@ -13,6 +13,8 @@ mod receive;
 mod status;
 mod verify;
 
+pub use verify::Lock;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::{Router, routing::any};
@@ -44,5 +46,7 @@ pub(crate) fn router(doors: Arc<Doors>) -> Router {
         .with_state(doors)
 }
 
+#[cfg(test)]
+mod sender_tests;
 #[cfg(test)]
 mod tests;

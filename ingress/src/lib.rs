@@ -11,9 +11,11 @@ pub mod error;
 mod hooks;
 mod metrics;
 mod router;
+pub mod senders;
 pub mod server;
 #[cfg(test)]
 mod testing;
 
 pub use api::openapi::description as openapi;
 pub use app::{App, Settings};
+pub use hooks::Lock;

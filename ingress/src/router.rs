@@ -16,7 +16,9 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use crate::{
-    api::{audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, status, triggers},
+    api::{
+        audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, senders, status, triggers,
+    },
     app::{App, Stopping},
     auth, dashboard,
     error::{Kind, Problem},
@@ -79,6 +81,9 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/triggers/{id}/pause", post(triggers::pause))
         .route("/triggers/{id}/resume", post(triggers::resume))
         .route("/triggers/{id}/rotate", post(triggers::rotate))
+        .route("/triggers/{id}/check", post(senders::by_trigger))
+        .route("/presets", get(senders::presets))
+        .route("/presets/check", post(senders::by_preset))
         .route("/triggers/{id}/deliveries", get(deliveries::list))
         .route("/deliveries/{id}", get(deliveries::show))
         .route("/deliveries/{id}/body", get(deliveries::body))

@@ -85,15 +85,28 @@ impl Server {
     pub(crate) async fn start_within(limits: Cost) -> Self {
         let (url, guard) = midwatch_log::testing::fresh_sqlite();
         let state = Arc::new(tempfile::tempdir().unwrap());
-        Self::join(url, state, Some(guard), limits).await
+        Self::join(url, state, Some(guard), limits, None).await
+    }
+
+    /// One that knows the address senders see.
+    pub(crate) async fn start_at(public_url: &str) -> Self {
+        let (url, guard) = midwatch_log::testing::fresh_sqlite();
+        let state = Arc::new(tempfile::tempdir().unwrap());
+        Self::join(url, state, Some(guard), quick(), Some(public_url.to_owned())).await
     }
 
     /// One more process of the same deployment.
     pub(crate) async fn another(&self) -> Self {
-        Self::join(self.url.clone(), Arc::clone(&self.state), None, quick()).await
+        Self::join(self.url.clone(), Arc::clone(&self.state), None, quick(), None).await
     }
 
-    async fn join(url: String, state: Arc<TempDir>, guard: Option<Guard>, limits: Cost) -> Self {
+    async fn join(
+        url: String,
+        state: Arc<TempDir>,
+        guard: Option<Guard>,
+        limits: Cost,
+        public_url: Option<String>,
+    ) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let world = World::system();
         let outside = Outside { deployment: None, key: None, key_file: None, state_home: state.path().to_owned() };
@@ -104,7 +117,7 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         tokio::spawn(projector::run(engine.clone(), stopping.clone()));
         tokio::spawn(reactor::run(engine.clone(), stopping.clone()));
-        let settings = Arc::new(Settings::default());
+        let settings = Arc::new(Settings { public_url });
         let app = App { engine: engine.clone(), settings };
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let serving = serve_within(app, any, Some(any), stopping, limits).await.unwrap();
@@ -188,6 +201,36 @@ impl Server {
         let new = NewTrigger { name, routine: None, bot, instruction, intake, limits, scheme, secret, owner: None };
         let made = self.engine.create_trigger(&new, &by(), None).await.unwrap().value;
         Hook { id: made.id, endpoint: made.endpoint, secret: made.secret.unwrap() }
+    }
+
+    /// A trigger for a sender of a preset, with the secret it signs or sends along.
+    pub(crate) async fn hook_of(&self, preset: &str, secret: Option<&str>, intake: Intake) -> Hook {
+        self.hook_by(preset, None, secret, intake).await
+    }
+
+    pub(crate) async fn hook_by(
+        &self,
+        preset: &str,
+        template: Option<&str>,
+        secret: Option<&str>,
+        intake: Intake,
+    ) -> Hook {
+        let random = self.engine.world().random::<32>();
+        let prepared = crate::senders::prepare(preset, template, secret, random).unwrap();
+        let new = NewTrigger {
+            name: preset.to_owned(),
+            routine: None,
+            bot: Some(self.bot().await),
+            instruction: Some("look at it".to_owned()),
+            intake,
+            limits: Limits::default(),
+            scheme: prepared.scheme,
+            secret: prepared.secret,
+            owner: None,
+        };
+        let made = self.engine.create_trigger(&new, &by(), None).await.unwrap().value;
+        let secret = prepared.made.or(made.secret).or(secret.map(str::to_owned)).unwrap();
+        Hook { id: made.id, endpoint: made.endpoint, secret }
     }
 
     /// A sender's request.

@@ -3,16 +3,18 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use midwatch_commands::{Refusal, trigger::TriggerCommand};
-use midwatch_engine::{
-    Done, projector,
-    triggers::{NewSecret, NewTrigger},
+use midwatch_commands::{
+    Refusal,
+    trigger::{Trigger as State, TriggerCommand},
 };
+use midwatch_engine::{Done, projector, triggers::NewTrigger, world::World};
 use midwatch_events::{
+    StreamName,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
     trigger::Intake,
 };
+use midwatch_ingress::senders::{self, Preset};
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
     deliveries::{Deliveries, DeliveryRow},
@@ -20,7 +22,7 @@ use midwatch_projections::{
 };
 use serde_json::{Value, json};
 
-use super::{all, equal, routine::NewLimits};
+use super::{all, equal, routine::NewLimits, sender::Sender};
 use crate::{
     cli::Globals,
     failure::Failure,
@@ -70,7 +72,12 @@ pub(crate) enum Trigger {
         /// How long the old secret stays good too
         #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
         overlap_s: u32,
+        /// The new key, where the sender signs and shows it itself
+        #[arg(long, value_name = "TEXT|@FILE")]
+        secret: Option<String>,
     },
+    #[command(flatten)]
+    Sender(Sender),
     /// What came through it, newest first
     Deliveries {
         #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
@@ -101,6 +108,15 @@ pub(crate) struct Create {
     /// What that Bot is told
     #[arg(long, value_name = "TEXT|@FILE", requires = "bot")]
     instruction: Option<String>,
+    /// The sender, as `trigger presets` names it
+    #[arg(long, value_name = "NAME", default_value = "bearer")]
+    preset: String,
+    /// How the sender signs, with --preset template
+    #[arg(long, value_name = "TEXT|@FILE")]
+    template: Option<String>,
+    /// The key the sender signs with, where it is the sender who shows it
+    #[arg(long, value_name = "TEXT|@FILE")]
+    secret: Option<String>,
     #[command(flatten)]
     limits: NewLimits,
     #[command(flatten)]
@@ -112,12 +128,15 @@ pub(crate) struct Create {
 
 #[derive(Args, Debug)]
 struct NewIntake {
-    /// The largest body [default: 1000000]
+    /// The largest body [default: 1000000, or what the preset says]
     #[arg(long, value_name = "BYTES")]
     body_bytes_max: Option<u32>,
     /// How long an equal body without an id is the same delivery; 0 is off [default: 600]
     #[arg(long, value_name = "SECONDS")]
     duplicate_window_s: Option<u32>,
+    /// JSON pointers into the body whose values together are a delivery's id, where the sender gives no good one
+    #[arg(long = "id-pointer", value_name = "POINTER")]
+    id_pointers: Vec<String>,
     /// How many deliveries may wait [default: 100]
     #[arg(long, value_name = "N")]
     queue_max: Option<u32>,
@@ -127,15 +146,15 @@ struct NewIntake {
 }
 
 impl NewIntake {
-    fn read(&self) -> Intake {
+    fn read(&self, preset: &Preset) -> Result<Intake, Failure> {
         let usual = Intake::default();
-        Intake {
-            body_bytes_max: self.body_bytes_max.unwrap_or(usual.body_bytes_max),
+        Ok(Intake {
+            body_bytes_max: self.body_bytes_max.or(preset.body_bytes_max).unwrap_or(usual.body_bytes_max),
             duplicate_window_s: self.duplicate_window_s.unwrap_or(usual.duplicate_window_s),
             queue_max: self.queue_max.unwrap_or(usual.queue_max),
             queue_age_s: self.queue_age_s.unwrap_or(usual.queue_age_s),
-            ..usual
-        }
+            id_pointers: senders::id_pointers(&self.id_pointers).map_err(bad)?,
+        })
     }
 }
 
@@ -154,7 +173,8 @@ impl Trigger {
             Self::Pause { trigger } => change(globals, trigger, "was paused", TriggerCommand::Pause).await,
             Self::Resume { trigger } => change(globals, trigger, "was resumed", TriggerCommand::Resume).await,
             Self::Delete { trigger } => change(globals, trigger, "was deleted", TriggerCommand::Delete).await,
-            Self::Rotate { trigger, overlap_s } => rotate(globals, trigger, overlap_s).await,
+            Self::Rotate { trigger, overlap_s, secret } => rotate(globals, trigger, overlap_s, secret).await,
+            Self::Sender(sender) => Box::pin(sender.run(globals)).await,
             Self::Deliveries { trigger, limit } => deliveries(globals, trigger, limit).await,
         }
     }
@@ -167,30 +187,47 @@ pub(crate) fn path(endpoint: &str) -> String {
 
 impl Create {
     async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
+        let read = |text: &Option<String>| text.as_deref().map(text_or_file).transpose();
+        let (template, given) = (read(&self.template)?, read(&self.secret)?);
+        let random = World::system().random::<32>();
+        let prepared = senders::prepare(&self.preset, template.as_deref(), given.as_deref(), random).map_err(bad)?;
         let new = NewTrigger {
             name: self.name,
             routine: self.routine,
             bot: self.bot,
             instruction: self.instruction.as_deref().map(text_or_file).transpose()?,
-            intake: self.intake.read(),
+            intake: self.intake.read(&prepared.preset)?,
             limits: self.limits.over(&Limits::default()),
-            scheme: None,
-            secret: NewSecret::Made,
+            scheme: prepared.scheme.clone(),
+            secret: prepared.secret.clone(),
             owner: self.owner,
         };
         let made =
             joining::write(globals, async |engine, origin| Ok(engine.create_trigger(&new, origin, None).await?));
         let made = made.await?.value;
         let path = path(&made.endpoint);
-        let answer = json!({ "id": made.id, "endpoint": made.endpoint, "path": path, "secret": made.secret });
+        let secret = prepared.made.clone().or(made.secret);
+        let mut answer = json!({ "id": made.id, "endpoint": made.endpoint, "path": path, "secret": secret });
+        if let Some(token) = &prepared.verify_token {
+            answer["verify_token"] = json!(token);
+        }
         globals.output().answer(&answer, || {
-            let secret = made.secret.clone().unwrap_or_default();
-            let shown =
-                pairs(&[("id", Some(made.id.to_string())), ("path", Some(path.clone())), ("secret", Some(secret))]);
-            format!("{shown}The secret is shown this once. Post a first delivery, read it, then confirm the trigger.")
+            let shown = pairs(&[
+                ("id", Some(made.id.to_string())),
+                ("path", Some(path.clone())),
+                ("secret", secret.clone()),
+                ("verify token", prepared.verify_token.clone()),
+            ]);
+            let kept = if secret.is_some() { "The secret is shown this once. " } else { "" };
+            let setup = if self.preset == "bearer" { String::new() } else { format!("{}\n", prepared.preset.setup) };
+            format!("{shown}{setup}{kept}Post a first delivery, read it, then confirm the trigger.")
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn bad(sentence: String) -> Failure {
+    Failure::bad_request("invalid", sentence)
 }
 
 async fn change(globals: &Globals, id: TriggerId, what: &str, command: TriggerCommand) -> Result<ExitCode, Failure> {
@@ -205,13 +242,29 @@ fn changed(globals: &Globals, id: TriggerId, what: &str, done: &Done<()>) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32) -> Result<ExitCode, Failure> {
-    let done = joining::write(globals, async |engine, origin| {
-        Ok(engine.rotate_secret(id, &NewSecret::Made, overlap_s, origin).await?)
+async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32, secret: Option<String>) -> Result<ExitCode, Failure> {
+    let given = secret.as_deref().map(text_or_file).transpose()?;
+    let rotated = joining::write(globals, async |engine, origin| {
+        let state = engine.load::<State>(&StreamName::trigger(id)).await?.state;
+        state.existing()?;
+        let random = World::system().random::<32>();
+        let renewed = senders::renew(state.scheme.as_ref(), given.as_deref(), random).map_err(bad)?;
+        let done = engine.rotate_secret(id, &renewed.secret, overlap_s, origin).await?;
+        Ok((renewed.made.or(done.value), renewed.verify_token))
     });
-    let secret = done.await?.value.unwrap_or_default();
-    globals.output().answer(&json!({ "id": id, "secret": secret }), || {
-        format!("{secret}\nThe old secret is good for {overlap_s} more seconds; this one is shown this once.")
+    let (secret, verify_token) = rotated.await?;
+    let mut answer = json!({ "id": id, "secret": secret });
+    if let Some(token) = &verify_token {
+        answer["verify_token"] = json!(token);
+    }
+    globals.output().answer(&answer, || {
+        let token = verify_token.as_ref().map(|token| format!("verify token {token}\n")).unwrap_or_default();
+        match &secret {
+            Some(secret) => format!(
+                "{secret}\n{token}The old secret is good for {overlap_s} more seconds; this one is shown this once."
+            ),
+            None => format!("{token}The old secret is good for {overlap_s} more seconds."),
+        }
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -258,6 +311,7 @@ async fn show(globals: &Globals, id: TriggerId) -> Result<ExitCode, Failure> {
             ("name", Some(row.name.clone())),
             ("state", Some(word(row.state))),
             ("path", Some(path(&row.endpoint))),
+            ("sender", Some(row.scheme.as_ref().map_or("bearer", |scheme| &scheme.preset).to_owned())),
             ("confirmed", Some(confirmed(&row).to_owned())),
             ("sample", row.sample.map(|id| id.to_string())),
             ("routine", row.routine.map(|id| id.to_string())),
@@ -265,7 +319,9 @@ async fn show(globals: &Globals, id: TriggerId) -> Result<ExitCode, Failure> {
             ("deliveries", Some(counts.join(", ")).filter(|counts| !counts.is_empty())),
             ("waiting", Some(row.waiting.len().to_string())),
             ("last received", row.last_received_at.map(|at| at.to_string())),
+            ("secret last used", row.secret_used_at.map(|at| at.to_string())),
             ("old secret until", row.old_secret_until.map(|at| at.to_string())),
+            ("old secret last used", row.old_secret_used_at.map(|at| at.to_string())),
             ("created", Some(row.created_at.to_string())),
         ])
     })?;

@@ -6,7 +6,9 @@ use utoipa::{
     openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 
-use super::{audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, shapes, status, triggers};
+use super::{
+    audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, senders, shapes, status, triggers,
+};
 use crate::auth::SESSION_COOKIE;
 
 #[derive(OpenApi)]
@@ -46,6 +48,9 @@ use crate::auth::SESSION_COOKIE;
         triggers::resume,
         triggers::remove,
         triggers::rotate,
+        senders::by_trigger,
+        senders::presets,
+        senders::by_preset,
         deliveries::list,
         deliveries::show,
         deliveries::body,

@@ -1,12 +1,10 @@
 //! Triggers. Only admins change them; admins and auditors see them.
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
-use midwatch_commands::trigger::TriggerCommand;
-use midwatch_engine::{
-    projector,
-    triggers::{NewSecret, NewTrigger},
-};
+use midwatch_commands::trigger::{Trigger, TriggerCommand};
+use midwatch_engine::{projector, triggers::NewTrigger};
 use midwatch_events::{
+    StreamName,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
     trigger::Intake,
@@ -21,7 +19,7 @@ use super::{
     routines::{LimitsGiven, owner},
     shapes, tagged, unkept, word,
 };
-use crate::{app::App, auth::Caller, error::Problem};
+use crate::{app::App, auth::Caller, error::Problem, senders};
 
 /// How long an old secret stays good if nothing is said, in seconds.
 const OVERLAP_S: u32 = 86_400;
@@ -57,6 +55,12 @@ pub(crate) struct New {
     bot: Option<BotId>,
     /// What that Bot is told.
     instruction: Option<String>,
+    /// The kind of sender, as `GET /presets` names it; `bearer` if nothing is said.
+    preset: Option<String>,
+    /// How the sender signs, with the preset `template`.
+    template: Option<String>,
+    /// The key the sender signs with, where it is the sender who makes it. It is kept sealed and never shown.
+    secret: Option<String>,
     #[serde(default)]
     intake: IntakeGiven,
     #[serde(default)]
@@ -71,7 +75,7 @@ pub(crate) struct New {
 #[serde(deny_unknown_fields)]
 #[schema(as = Intake)]
 pub(crate) struct IntakeGiven {
-    /// The largest body, in bytes; 1,000,000, at most 25,000,000.
+    /// The largest body, in bytes; 1,000,000 or what the preset says, at most 25,000,000.
     body_bytes_max: Option<u32>,
     /// How long an equal body without an id is the same delivery, in seconds; 600, 0 is off.
     duplicate_window_s: Option<u32>,
@@ -79,6 +83,10 @@ pub(crate) struct IntakeGiven {
     queue_max: Option<u32>,
     /// How long one may wait, in seconds; 86,400.
     queue_age_s: Option<u32>,
+    /// JSON pointers into the body whose values together are a delivery's id, where the sender gives no good one; at most
+    /// eight.
+    #[serde(default)]
+    id_pointers: Vec<String>,
 }
 
 impl From<&IntakeGiven> for Intake {
@@ -89,7 +97,7 @@ impl From<&IntakeGiven> for Intake {
             duplicate_window_s: given.duplicate_window_s.unwrap_or(others.duplicate_window_s),
             queue_max: given.queue_max.unwrap_or(others.queue_max),
             queue_age_s: given.queue_age_s.unwrap_or(others.queue_age_s),
-            ..others
+            id_pointers: given.id_pointers.clone(),
         }
     }
 }
@@ -105,8 +113,11 @@ pub(crate) struct MadeTrigger {
     path: String,
     /// The whole address, where the deployment knows its own.
     url: Option<String>,
-    /// Its bearer secret: the only time it is shown. Null when the same request had made the trigger before.
+    /// Its secret, where it was made here: the only time it is shown. Null when the same request had made the trigger
+    /// before.
     secret: Option<String>,
+    /// The token that some senders ask for beside the secret, else null.
+    verify_token: Option<String>,
     position: u64,
 }
 
@@ -125,13 +136,17 @@ pub(crate) struct Confirmation {
 pub(crate) struct Rotation {
     /// How long the old one stays good, in seconds; 86,400 if nothing is said, at most 30 days.
     overlap_s: Option<u32>,
+    /// The new key, where the sender signs and makes it itself.
+    secret: Option<String>,
 }
 
 /// A secret that was made.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Rotated {
-    /// The new secret: the only time it is shown.
-    secret: String,
+    /// The new secret, where it was made here: the only time it is shown.
+    secret: Option<String>,
+    /// The token that some senders ask for beside the secret, else null.
+    verify_token: Option<String>,
     position: u64,
 }
 
@@ -176,15 +191,23 @@ pub(crate) async fn show(
 pub(crate) async fn create(State(app): State<App>, asked: Asked<New>) -> Result<Response, Problem> {
     asked.caller.must_be_admin()?;
     let new = &asked.body;
+    let random = app.engine.world().random::<32>();
+    let preset = new.preset.as_deref().unwrap_or("bearer");
+    let prepared = senders::prepare(preset, new.template.as_deref(), new.secret.as_deref(), random).map_err(invalid)?;
+    let mut intake = Intake::from(&new.intake);
+    senders::id_pointers(&intake.id_pointers).map_err(invalid)?;
+    if let (None, Some(usual)) = (new.intake.body_bytes_max, prepared.preset.body_bytes_max) {
+        intake.body_bytes_max = usual;
+    }
     let trigger = NewTrigger {
         name: new.name.clone(),
         routine: new.routine,
         bot: new.bot,
         instruction: new.instruction.clone(),
-        intake: Intake::from(&new.intake),
+        intake,
+        scheme: prepared.scheme.clone(),
+        secret: prepared.secret.clone(),
         limits: new.limits.or(&Limits::default()),
-        scheme: None,
-        secret: NewSecret::Made,
         owner: owner(&asked.caller, new.owner)?,
     };
     let done = app.engine.create_trigger(&trigger, &asked.origin(), asked.request.as_ref()).await?;
@@ -196,7 +219,8 @@ pub(crate) async fn create(State(app): State<App>, asked: Asked<New>) -> Result<
         endpoint: done.value.endpoint,
         path,
         url,
-        secret: done.value.secret,
+        secret: if done.duplicate { None } else { prepared.made.or(done.value.secret) },
+        verify_token: prepared.verify_token,
         position: done.position,
     };
     Ok(unkept((StatusCode::CREATED, Json(made))))
@@ -275,7 +299,16 @@ pub(crate) async fn rotate(
     if overlap_s > OVERLAP_S_MAX {
         return Err(Problem::bad("invalid", format!("`overlap_s` is at most {OVERLAP_S_MAX}, not {overlap_s}")));
     }
-    let done = app.engine.rotate_secret(id, &NewSecret::Made, overlap_s, &asked.origin()).await?;
+    let state = app.engine.load::<Trigger>(&StreamName::trigger(id)).await?.state;
+    state.existing()?;
+    let random = app.engine.world().random::<32>();
+    let renewed = senders::renew(state.scheme.as_ref(), asked.body.secret.as_deref(), random).map_err(invalid)?;
+    let done = app.engine.rotate_secret(id, &renewed.secret, overlap_s, &asked.origin()).await?;
     projector::wait_for(&app.engine, done.position).await;
-    Ok(unkept(Json(Rotated { secret: done.value.unwrap_or_default(), position: done.position })))
+    let (secret, verify_token) = (renewed.made.or(done.value), renewed.verify_token);
+    Ok(unkept(Json(Rotated { secret, verify_token, position: done.position })))
+}
+
+fn invalid(sentence: String) -> Problem {
+    Problem::bad("invalid", sentence)
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::{Path, State};
 use midwatch_commands::trigger::TriggerCommand;
-use midwatch_engine::{Done, EngineError, projector, triggers::NewSecret};
+use midwatch_engine::{Done, EngineError, projector};
 use midwatch_events::{
     StreamName,
     trigger::{TriggerContent, TriggerEvent},
@@ -25,10 +25,15 @@ use super::{
     status::Mark,
     text::{Shown, bytes},
     time::{When, span},
-    triggers::{made, mark, target},
+    triggers::{Shows, made, mark, target},
     visitor::{Posted, Visitor, seen},
 };
-use crate::{app::App, auth::Caller};
+use crate::{
+    app::App,
+    auth::Caller,
+    error::Problem,
+    senders::{self, check::Verdict},
+};
 
 /// How long the old secret stays good after a rotation, in seconds.
 const OVERLAP_S: u32 = 86_400;
@@ -49,6 +54,8 @@ struct TriggerPage {
     paused: bool,
     confirmed: Option<When>,
     address: Address,
+    sender: Sender,
+    checked: Option<Checked>,
     instruction: Option<Words>,
     sample: Option<Sample>,
     confirms: bool,
@@ -64,28 +71,53 @@ struct TriggerPage {
     first: bool,
 }
 
+/// Who sends, and with which secrets.
+struct Sender {
+    title: String,
+    setup: String,
+    source: String,
+    /// Whether its secret must be given when it is replaced.
+    gives: bool,
+    signs: bool,
+    /// It signs the public address, which is not known here.
+    needs_url: bool,
+    used: Option<When>,
+    old_used: Option<When>,
+}
+
+/// A sample that was pasted, and what became of it.
+struct Checked {
+    request: String,
+    verdict: Verdict,
+}
+
 /// Where to post, as far as that is known.
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(crate) path: String,
     /// The whole URL; none where `--public-url` was not said.
     pub(crate) url: Option<String>,
-    /// A command that posts a first delivery.
-    pub(crate) curl: String,
+    /// A command that posts a first delivery, where a command can.
+    pub(crate) curl: Option<String>,
 }
 
 /// The address of an endpoint. Without `--public-url` it is not guessed.
-pub(crate) fn address(app: &App, endpoint: &str, secret: Option<&str>) -> Address {
+///
+/// Only a bearer secret can be typed into a command; for the others it says which verb signs.
+pub(crate) fn address(app: &App, endpoint: &str, secret: Option<&str>, preset: Option<&str>) -> Address {
     let path = format!("/hooks/{endpoint}");
     let public = app.settings.public_url.as_deref().map(|url| url.trim_end_matches('/'));
     let url = public.map(|public| format!("{public}{path}"));
     let to = url.clone().unwrap_or_else(|| format!("\"$MIDWATCH_URL\"{path}"));
+    if preset != Some("bearer") {
+        return Address { path, url, curl: None };
+    }
     let secret = secret.unwrap_or("$MIDWATCH_SECRET");
     let curl = format!(
         "curl -sS {to} \\\n  -H \"Authorization: Bearer {secret}\" \\\n  -H \"Content-Type: application/json\" \\\n  \
          -d '{{\"hello\":\"midwatch\"}}'"
     );
-    Address { path, url, curl }
+    Address { path, url, curl: Some(curl) }
 }
 
 /// `GET /triggers/{id}`.
@@ -135,7 +167,9 @@ async fn view(
         created: When::utc(row.created_at, now),
         paused: row.state == TriggerState::Paused,
         confirmed: When::maybe(row.confirmed_at, now),
-        address: address(app, &row.endpoint, None),
+        address: address(app, &row.endpoint, None, Some(row.scheme.as_ref().map_or("bearer", |scheme| &scheme.preset))),
+        sender: sender(app, row, now),
+        checked: None,
         instruction: instruction(app, caller, row).await?,
         confirms: frame.admin && sample.is_some() && !row.confirmed,
         sample,
@@ -151,6 +185,40 @@ async fn view(
         first,
         frame,
     })
+}
+
+fn sender(app: &App, row: &TriggerRow, now: midwatch_events::Micros) -> Sender {
+    let preset = senders::of_scheme(row.scheme.as_ref()).ok();
+    let named = row.scheme.as_ref().and_then(|scheme| senders::find(&scheme.preset).ok()).or_else(|| preset.clone());
+    let unknown = || "a sender that this version does not know".to_owned();
+    Sender {
+        title: named.as_ref().map_or_else(unknown, |preset| preset.title.clone()),
+        setup: named.as_ref().map(|preset| preset.setup.clone()).unwrap_or_default(),
+        source: named.as_ref().map(|preset| preset.source.clone()).unwrap_or_default(),
+        gives: preset.as_ref().is_some_and(|preset| preset.secret == senders::Maker::Sender),
+        signs: preset.as_ref().is_some_and(|preset| preset.signs()),
+        needs_url: app.settings.public_url.is_none() && preset.is_some_and(|preset| preset.signs_url()),
+        used: When::maybe(row.secret_used_at, now),
+        old_used: When::maybe(row.old_secret_used_at, now),
+    }
+}
+
+/// `POST /triggers/{id}/check`: a sample that was pasted. Nothing is recorded.
+pub(super) async fn check(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    let posted = posted.admin()?;
+    let row = scope::trigger(&app, &posted.caller, &id).await?;
+    let request = posted.fields.text("request");
+    match crate::api::senders::of_trigger(&app, row.id, &request).await {
+        Ok(verdict) => {
+            let mut page = view(&app, &posted.caller, &row, &Fields::default(), None).await?;
+            page.checked = Some(Checked { request, verdict });
+            ok(&page)
+        }
+        Err(problem) => {
+            let (status, sentence) = Failure::from(problem).sentence()?;
+            html(status, &view(&app, &posted.caller, &row, &Fields::default(), Some(sentence)).await?)
+        }
+    }
 }
 
 async fn instruction(app: &App, caller: &Caller, row: &TriggerRow) -> Result<Option<Words>, Failure> {
@@ -213,8 +281,23 @@ pub(super) async fn delete(State(app): State<App>, Path(id): Path<String>, poste
 pub(super) async fn rotate(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     let row = scope::trigger(&app, &posted.caller, &id).await?;
-    let done = app.engine.rotate_secret(row.id, &NewSecret::Made, OVERLAP_S, &posted.caller.origin()).await?;
-    projector::wait_for(&app.engine, done.position).await;
-    let id = row.id.to_string();
-    made(&app, &posted.caller, id, &row.name, &row.endpoint, done.value, true).await
+    let given = Some(posted.fields.get("secret")).filter(|secret| !secret.is_empty());
+    let rotated = async {
+        let prepared = senders::renew(row.scheme.as_ref(), given, app.engine.world().random::<32>())
+            .map_err(|sentence| Failure::from(Problem::bad("invalid", sentence)))?;
+        let done = app.engine.rotate_secret(row.id, &prepared.secret, OVERLAP_S, &posted.caller.origin()).await?;
+        Ok::<_, Failure>((prepared, done))
+    };
+    match rotated.await {
+        Ok((prepared, done)) => {
+            projector::wait_for(&app.engine, done.position).await;
+            let (id, secret) = (row.id.to_string(), prepared.made.clone().or(done.value));
+            let (name, endpoint) = (row.name.as_str(), row.endpoint.as_str());
+            made(&app, &posted.caller, Shows { id, name, endpoint, prepared: &prepared, secret, rotated: true }).await
+        }
+        Err(failure) => {
+            let (status, sentence) = failure.sentence()?;
+            html(status, &view(&app, &posted.caller, &row, &Fields::default(), Some(sentence)).await?)
+        }
+    }
 }

@@ -2,10 +2,7 @@
 
 use askama::Template;
 use axum::{extract::State, http::StatusCode};
-use midwatch_engine::{
-    projector,
-    triggers::{NewSecret, NewTrigger},
-};
+use midwatch_engine::{projector, triggers::NewTrigger};
 use midwatch_events::{
     id::{BotId, RoutineId},
     routine::Limits,
@@ -31,7 +28,12 @@ use super::{
     trigger::{Address, address},
     visitor::{Posted, Visitor},
 };
-use crate::{app::App, auth::Caller, error::Problem};
+use crate::{
+    app::App,
+    auth::Caller,
+    error::Problem,
+    senders::{self, Prepared},
+};
 
 #[derive(Template)]
 #[template(path = "triggers.html")]
@@ -113,6 +115,10 @@ struct TriggerForm {
     name: String,
     own: bool,
     instruction: String,
+    presets: Vec<Choice<String, Shown>>,
+    /// What to do at each sender's, by the preset's name.
+    setups: Vec<(String, String)>,
+    template: String,
     bots: Vec<Choice<String, Shown>>,
     routines: Vec<Choice<String, Shown>>,
 }
@@ -138,6 +144,17 @@ async fn form(app: &App, caller: &Caller, fields: &Fields, error: Option<String>
         name: fields.get("name").to_owned(),
         own: fields.get("work") != "routine",
         instruction: fields.text("instruction"),
+        presets: senders::all()
+            .map(|preset| Choice {
+                chosen: preset.name == fields.get("preset"),
+                value: preset.name.clone(),
+                name: Shown::line(&preset.title),
+            })
+            .collect(),
+        setups: senders::all().map(|preset| (preset.title.clone(), preset.setup.clone())).collect(),
+        template: Some(fields.text("template"))
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| senders::text("template").unwrap_or_default().to_owned()),
         bots: bots.collect(),
         routines: routines.collect(),
     })
@@ -157,36 +174,54 @@ struct TriggerMade {
     name: Shown,
     /// Shown this once; none where the same form was sent before.
     secret: Option<String>,
+    /// The sender signs with a secret of its own, that was given.
+    given: bool,
+    verify_token: Option<String>,
+    /// What to do at the sender's; none for a bearer secret.
+    setup: Option<String>,
     address: Address,
     rotated: bool,
 }
 
+/// What the page that shows a secret is about.
+pub(crate) struct Shows<'a> {
+    pub(crate) id: String,
+    pub(crate) name: &'a str,
+    pub(crate) endpoint: &'a str,
+    pub(crate) prepared: &'a Prepared,
+    pub(crate) secret: Option<String>,
+    pub(crate) rotated: bool,
+}
+
 /// The one page that shows a secret; it is an answer to a POST and kept nowhere.
-pub(crate) async fn made(
-    app: &App,
-    caller: &Caller,
-    id: String,
-    name: &str,
-    endpoint: &str,
-    secret: Option<String>,
-    rotated: bool,
-) -> Page {
+pub(crate) async fn made(app: &App, caller: &Caller, shows: Shows<'_>) -> Page {
+    let Shows { id, name, endpoint, prepared, secret, rotated } = shows;
     let title = if rotated { "New secret" } else { "Trigger created" };
     let frame = Frame::new(app, caller, Section::Triggers, title, &Fields::default()).await?;
-    let address = address(app, endpoint, secret.as_deref());
-    ok(&TriggerMade { frame, id, name: Shown::line(name), secret, address, rotated })
+    let bearer = prepared.scheme.is_none();
+    let address = address(app, endpoint, secret.as_deref().filter(|_| bearer), bearer.then_some("bearer"));
+    ok(&TriggerMade {
+        frame,
+        id,
+        name: Shown::line(name),
+        given: secret.is_none() && prepared.preset.signs(),
+        secret,
+        verify_token: prepared.verify_token.clone(),
+        setup: (!bearer).then(|| prepared.preset.setup.clone()),
+        address,
+        rotated,
+    })
 }
 
 /// `POST /triggers`.
 pub(super) async fn create(State(app): State<App>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     match created(&app, &posted).await {
-        Ok(done) => {
+        Ok((prepared, done)) => {
             projector::wait_for(&app.engine, done.position).await;
-            let made_trigger = done.value;
-            let name = posted.fields.get("name");
-            let id = made_trigger.id.to_string();
-            made(&app, &posted.caller, id, name, &made_trigger.endpoint, made_trigger.secret, false).await
+            let secret = if done.duplicate { None } else { prepared.made.clone().or(done.value.secret) };
+            let (id, endpoint, name) = (done.value.id.to_string(), &done.value.endpoint, posted.fields.get("name"));
+            made(&app, &posted.caller, Shows { id, name, endpoint, prepared: &prepared, secret, rotated: false }).await
         }
         Err(failure) => {
             let (_, sentence) = failure.sentence()?;
@@ -198,7 +233,7 @@ pub(super) async fn create(State(app): State<App>, posted: Posted) -> Page {
 
 type Made = midwatch_engine::Done<midwatch_engine::triggers::MadeTrigger>;
 
-async fn created(app: &App, posted: &Posted) -> Result<Made, Failure> {
+async fn created(app: &App, posted: &Posted) -> Result<(Prepared, Made), Failure> {
     let fields = &posted.fields;
     let to_routine = fields.get("work") == "routine";
     let routine: Option<RoutineId> = fields.get("routine").parse().ok().filter(|_| to_routine);
@@ -207,16 +242,24 @@ async fn created(app: &App, posted: &Posted) -> Result<Made, Failure> {
         let sentence = if to_routine { "choose the routine it starts" } else { "choose the Bot that does the work" };
         return Err(Problem::bad("invalid", sentence).into());
     }
+    let preset = Some(fields.get("preset")).filter(|name| !name.is_empty()).unwrap_or("bearer");
+    let template = Some(fields.text("template")).filter(|_| preset == "template");
+    let prepared =
+        senders::prepare(preset, template.as_deref(), Some(fields.get("secret")), app.engine.world().random::<32>())
+            .map_err(|sentence| Problem::bad("invalid", sentence))?;
+    let mut intake = Intake::default();
+    intake.body_bytes_max = prepared.preset.body_bytes_max.unwrap_or(intake.body_bytes_max);
     let new = NewTrigger {
         name: fields.get("name").to_owned(),
         routine,
         bot,
         instruction: Some(fields.text("instruction")).filter(|_| !to_routine),
-        intake: Intake::default(),
+        intake,
         limits: Limits::default(),
-        scheme: None,
-        secret: NewSecret::Made,
+        scheme: prepared.scheme.clone(),
+        secret: prepared.secret.clone(),
         owner: posted.caller.user(),
     };
-    Ok(app.engine.create_trigger(&new, &posted.caller.origin(), posted.request.as_ref()).await?)
+    let done = app.engine.create_trigger(&new, &posted.caller.origin(), posted.request.as_ref()).await?;
+    Ok((prepared, done))
 }

@@ -60,7 +60,7 @@ async fn collect(body: &mut Body, cap: u32) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-fn too_long(cap: u32) -> Problem {
+pub(super) fn too_long(cap: u32) -> Problem {
     let sentence = format!("the body is longer than the {cap} bytes that this trigger takes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Kind::BadRequest, "too_large", sentence)
 }

@@ -1,52 +1,23 @@
-//! What the header says: the sender's own id, the event's type, and the list that is kept.
+//! The list of headers that is kept.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue};
 use midwatch_gateway::redact::{REDACTED, redact};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use crate::auth::bearer;
 
-/// Longer ids are kept as their hash: they still tell deliveries apart, and never reach an index whole.
-const ID_BYTES_MAX: usize = 255;
-/// Longer event types are cut.
-const TYPE_CHARS_MAX: usize = 200;
-
-/// The sender's own id for the delivery: `Idempotency-Key`, else `X-Delivery-Id`. An empty one is none; there is never
-/// one shared empty key.
-pub(super) fn sender_id(headers: &HeaderMap) -> Option<String> {
-    let names = ["idempotency-key", "x-delivery-id"].map(HeaderName::from_static);
-    names.iter().filter_map(|name| headers.get(name)).map(|value| value.as_bytes().trim_ascii()).find_map(|id| {
-        if id.is_empty() {
-            return None;
-        }
-        Some(match std::str::from_utf8(id) {
-            Ok(text) if id.len() <= ID_BYTES_MAX => text.to_owned(),
-            Ok(_) | Err(_) => {
-                let hash = Sha256::digest(id);
-                hash.iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
-            }
-        })
-    })
-}
-
-/// What `X-Event-Type` says.
-pub(super) fn event_type(headers: &HeaderMap) -> Option<String> {
-    headers.get("x-event-type").and_then(|value| kept_type(&text(value)))
-}
-
-/// An event type as it is kept: without control characters, cut at 200 characters; none if nothing is left.
-pub(super) fn kept_type(given: &str) -> Option<String> {
-    let kept: String = given.trim().chars().filter(|c| !c.is_control()).take(TYPE_CHARS_MAX).collect();
-    (!kept.is_empty()).then_some(kept)
-}
-
 /// Names and values, the lines of one name together, without secrets. Names are in lower case, as HTTP compares them.
-pub(super) fn kept(headers: &HeaderMap) -> Vec<(String, String)> {
+/// `secret_in` names headers that hold this sender's secret.
+pub(super) fn kept(headers: &HeaderMap, secret_in: &[&str]) -> Vec<(String, String)> {
     let secret = bearer(headers).filter(|secret| !secret.is_empty());
     headers
         .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), redacted(name.as_str(), &text(value), secret)))
+        .map(|(name, value)| {
+            let name = name.as_str();
+            let shown =
+                if secret_in.contains(&name) { REDACTED.to_owned() } else { redacted(name, &text(value), secret) };
+            (name.to_owned(), shown)
+        })
         .collect()
 }
 
@@ -69,6 +40,8 @@ fn text(value: &HeaderValue) -> String {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     fn headers(lines: &[(&'static str, &[u8])]) -> HeaderMap {
@@ -76,34 +49,6 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap())
         };
         lines.iter().map(line).collect()
-    }
-
-    #[test]
-    fn the_first_id_that_is_there_counts() {
-        for (lines, id) in [
-            (vec![("idempotency-key", &b"a"[..]), ("x-delivery-id", b"b")], Some("a")),
-            (vec![("x-delivery-id", &b" b "[..])], Some("b")),
-            (vec![("idempotency-key", &b""[..]), ("x-delivery-id", b"b")], Some("b")),
-            (vec![("idempotency-key", &b"  "[..])], None),
-            (vec![], None),
-            (vec![("idempotency-key", "ä€".as_bytes())], Some("ä€")),
-        ] {
-            assert_eq!(sender_id(&headers(&lines)).as_deref(), id, "{lines:?}");
-        }
-    }
-
-    #[test]
-    fn long_and_strange_ids_still_tell_deliveries_apart() {
-        let long = |last: u8| {
-            let mut id = vec![b'x'; 9_000];
-            id.push(last);
-            sender_id(&headers(&[("idempotency-key", &id)])).unwrap()
-        };
-        assert_ne!(long(b'a'), long(b'b'));
-        assert_eq!(long(b'a'), long(b'a'));
-        assert!(long(b'a').len() < 255);
-        let strange = |id: &[u8]| sender_id(&headers(&[("idempotency-key", id)])).unwrap();
-        assert_ne!(strange(b"\xe9"), strange("é".as_bytes()), "Latin-1 and UTF-8 are other bytes");
     }
 
     #[test]
@@ -117,10 +62,11 @@ mod tests {
             ("x-hub-signature-256", b"sha256=757107ea"),
             ("content-type", b"application/json"),
             ("x-name", b"caf\xe9"),
+            ("x-of-a-template", b"hunter2"),
         ]);
-        let kept = kept(&given);
+        let kept = kept(&given, &["x-of-a-template"]);
         let value = |name: &str| kept.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str()).unwrap();
-        for secret in ["authorization", "cookie", "x-api-key", "x-gitlab-token", "x-copy"] {
+        for secret in ["authorization", "cookie", "x-api-key", "x-gitlab-token", "x-copy", "x-of-a-template"] {
             assert_eq!(value(secret), REDACTED, "{secret}");
         }
         assert_eq!(value("x-hub-signature-256"), "sha256=757107ea", "authenticity can be checked again");

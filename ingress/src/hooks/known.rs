@@ -12,6 +12,8 @@ use midwatch_events::{StreamName, id::TriggerId};
 use midwatch_log::views::{Cell, Condition, KEY, Order, Test};
 use midwatch_projections::triggers::Triggers;
 
+use super::verify::Lock;
+
 /// How often a failure may look again, for each endpoint.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Endpoints remembered of each kind; beyond it all are forgotten, which costs a look-up each.
@@ -34,6 +36,7 @@ struct Endpoints {
 pub(super) struct Door {
     pub(super) trigger: TriggerId,
     pub(super) state: Arc<Trigger>,
+    pub(super) lock: Arc<Lock>,
     /// When a failure last made us look again.
     again_at: Option<Duration>,
 }
@@ -88,7 +91,8 @@ impl Known {
         again_at: Option<Duration>,
     ) -> Result<Door, EngineError> {
         let state = Arc::new(engine.load::<Trigger>(&StreamName::trigger(trigger)).await?.state);
-        let door = Door { trigger, state, again_at };
+        let lock = Arc::new(Lock::of(engine, trigger, &state)?);
+        let door = Door { trigger, state, lock, again_at };
         self.keep(|known| &mut known.doors, endpoint, door.clone());
         Ok(door)
     }

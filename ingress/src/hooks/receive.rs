@@ -1,29 +1,27 @@
 //! A delivery's way in. The order of the checks is written here once, top to bottom, and nowhere else.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{borrow::Cow, net::IpAddr, sync::Arc};
 
 use axum::{
     Json,
     body::Body,
-    extract::{Request, State},
-    http::{HeaderMap, Method, StatusCode, header, request::Parts},
+    extract::{Request as Incoming, State},
+    http::{HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use midwatch_commands::Refusal;
 use midwatch_engine::{
     EngineError,
     intake::{Posted, Taken},
+    reading::{self, Unreadable},
 };
-use midwatch_events::{
-    delivery::ReceivedStatus,
-    id::{DeliveryId, TriggerId},
-    key::Digest,
-};
+use midwatch_events::{Micros, delivery::ReceivedStatus, id::DeliveryId};
 use serde::Serialize;
 
-use super::{Doors, body, headers, json, known::Door, status, verify};
+use super::{Doors, body, headers, json, known::Door, status};
 use crate::{
     error::{Kind, Problem, RETRY_S},
+    senders::{self, Failed, Genuine, Packed, Preset, Request, Step},
     server::Peer,
 };
 
@@ -68,7 +66,7 @@ fn well_formed(endpoint: &str) -> bool {
 }
 
 /// Everything under `/hooks/`.
-pub(super) async fn answer(State(doors): State<Arc<Doors>>, request: Request) -> Response {
+pub(super) async fn answer(State(doors): State<Arc<Doors>>, request: Incoming) -> Response {
     let (parts, mut body) = request.into_parts();
     let answered = in_order(&doors, &parts, &mut body).await;
     // What was refused before it was read is thrown away beside the answer; a slow sender had its time.
@@ -87,6 +85,8 @@ async fn in_order(doors: &Doors, parts: &Parts, body: &mut Body) -> Result<Respo
         // Whoever probes learns nothing and changes nothing.
         (&Method::HEAD, _) => return Ok(StatusCode::OK.into_response()),
         (&Method::POST, Target::Endpoint(_) | Target::Nothing) | (&Method::GET, Target::Delivery { .. }) => {}
+        // Some senders check the address with these.
+        (&Method::GET | &Method::OPTIONS, Target::Endpoint(_)) => {}
         (_, Target::Delivery { .. }) => return Err(wrong_method("GET, HEAD")),
         (_, Target::Endpoint(_) | Target::Nothing) => return Err(wrong_method("POST, HEAD")),
     }
@@ -99,7 +99,8 @@ async fn in_order(doors: &Doors, parts: &Parts, body: &mut Body) -> Result<Respo
             let problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, Kind::Refusal, "too_many", sentence);
             return Err(problem.retry_after(1));
         }
-        Target::Endpoint(endpoint) => deliver(doors, endpoint, &parts.headers, body).await,
+        Target::Endpoint(endpoint) if parts.method == Method::POST => deliver(doors, endpoint, parts, body).await,
+        Target::Endpoint(endpoint) => checked(doors, endpoint, parts).await,
         Target::Delivery { endpoint, delivery } => status::status(doors, endpoint, delivery, &parts.headers).await,
     };
     if let Err(problem) = &answered
@@ -110,69 +111,152 @@ async fn in_order(doors: &Doors, parts: &Parts, body: &mut Body) -> Result<Respo
     answered
 }
 
-#[tracing::instrument(name = "receive", skip_all)]
-async fn deliver(doors: &Doors, endpoint: &str, sent: &HeaderMap, body: &mut Body) -> Result<Response, Problem> {
+/// A sender that checks the address before it uses it. Every other endpoint takes no such method, whether it is there or
+/// not.
+async fn checked(doors: &Doors, endpoint: &str, parts: &Parts) -> Result<Response, Problem> {
     let engine = &doors.app.engine;
+    let other = || wrong_method("POST, HEAD");
+    let door = doors.known.find(engine, endpoint).await?.ok_or_else(other)?;
+    let held = door.lock.held(engine.world().clock.now());
+    match senders::probe(&door.lock.preset, &held, &parts.method, parts.uri.query(), &parts.headers) {
+        None => Err(other()),
+        Some(Ok(answer)) => Ok(handshake(answer)),
+        Some(Err(())) => Err(not_authentic()),
+    }
+}
+
+fn handshake(answer: senders::Answer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let mut response = (status, answer.body).into_response();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    if let Some(kind) = answer.content_type {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    }
+    response.headers_mut().extend(answer.headers);
+    response
+}
+
+#[tracing::instrument(name = "receive", skip_all)]
+async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) -> Result<Response, Problem> {
+    let engine = &doors.app.engine;
+    let sent = &parts.headers;
     let door = doors.known.find(engine, endpoint).await?.ok_or_else(nothing_here)?;
     let cap = door.state.intake.body_bytes_max;
     body::check_declared(sent, cap)?;
+    if let Some(answer) = senders::before(&door.lock.preset, parts.uri.query()) {
+        return Ok(handshake(answer));
+    }
     let bytes = body::read(body, cap, doors.body_deadline).await?;
-    let (trigger, secret) = authentic(doors, endpoint, door, sent).await?;
-    check_encoding(sent)?;
-    let view = json::view(&bytes);
-    let posted = Posted {
-        headers: headers::kept(sent),
-        body: bytes,
-        sender_id: headers::sender_id(sent),
-        id_alone: false,
-        signed: None,
-        alike: None,
-        secret: Some(secret),
-        event_type: headers::event_type(sent).or(view.event_type),
-        unparsed: view.unparsed,
+    let url =
+        doors.app.settings.public_url.as_deref().map(|url| format!("{}/hooks/{endpoint}", url.trim_end_matches('/')));
+    let request = Request {
+        headers: sent,
+        query: parts.uri.query(),
+        url: url.as_deref(),
+        body: &bytes,
+        body_bytes_max: cap as usize,
     };
-    let taken = engine.receive(trigger, &posted).await.map_err(not_taken)?;
+    let now = engine.world().clock.now();
+    let (door, genuine) = opened_now(doors, endpoint, door, |door: &Door| verified(door, &request, now)).await?;
+    let preset = &door.lock.preset;
+    let json = readable(preset, &request)?;
+    let text = std::str::from_utf8(&json).ok();
+    let held = door.lock.held(now).into_iter().find(|held| held.digest == genuine.secret);
+    if let Some(answer) = text.and_then(|json| senders::with(preset, held.as_ref(), json)) {
+        return Ok(handshake(answer));
+    }
+    let unparsed = json::unparsed(&json);
+    let looked = senders::look(preset, &door.state.intake.id_pointers, &request, text.filter(|_| unparsed.is_none()));
+    drop(json);
+    let posted = Posted {
+        headers: headers::kept(sent, &preset.secret_headers()),
+        sender_id: looked.id,
+        id_alone: looked.id_alone,
+        signed: genuine.signed,
+        alike: looked.alike,
+        secret: Some(genuine.secret),
+        event_type: looked.event_type,
+        unparsed,
+        body: bytes,
+    };
+    let taken = engine.receive(door.trigger, &posted).await.map_err(not_taken)?;
     tracing::debug!(delivery = %taken.delivery, duplicate = taken.duplicate, "a delivery was taken in");
-    let Taken { delivery, status, duplicate } = taken;
-    let code = if duplicate { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((code, Json(Answer { status, delivery, duplicate })).into_response())
+    Ok(told(taken, preset.answer))
 }
 
-/// The trigger, if the sender knows its secret. A success is judged again by the trigger of now, so that a secret that
-/// was just taken away opens nothing; a failure looks again, for one that was just given.
+/// What a sender is told of its delivery, with the status it wants to see.
+fn told(taken: Taken, wanted: u16) -> Response {
+    let Taken { delivery, status, duplicate } = taken;
+    let code = if duplicate { StatusCode::OK } else { StatusCode::from_u16(wanted).unwrap_or(StatusCode::ACCEPTED) };
+    if wanted == 204 {
+        return StatusCode::NO_CONTENT.into_response();
+    }
+    (code, Json(Answer { status, delivery, duplicate })).into_response()
+}
+
+/// Whether a door lets a request in. That the address is not known here is a fault of ours, and no sender's.
 #[tracing::instrument(name = "verify", skip_all)]
-pub(super) async fn authentic(
+fn verified(door: &Door, request: &Request<'_>, now: Micros) -> Result<Option<Genuine>, Problem> {
+    match senders::judge(&door.lock.preset, &door.lock.held(now), request, now) {
+        Ok(genuine) => Ok(Some(genuine)),
+        Err(Failed { step: Step::Url, sentence }) => {
+            tracing::error!(trigger = %door.trigger, "a delivery could not be checked: {sentence}");
+            let told = "the delivery could not be checked; send it again later";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Fault, "fault", told).retry_after(RETRY_S))
+        }
+        Err(failed) => {
+            tracing::debug!(trigger = %door.trigger, step = ?failed.step, "a request is not authentic");
+            Ok(None)
+        }
+    }
+}
+
+/// The door as it is now, if it opens. A success is judged again by the trigger of now, so that a secret that was just
+/// taken away opens nothing; a failure looks again, for one that was just given.
+pub(super) async fn opened_now<T>(
     doors: &Doors,
     endpoint: &str,
     door: Door,
-    sent: &HeaderMap,
-) -> Result<(TriggerId, Digest), Problem> {
+    opens: impl Fn(&Door) -> Result<Option<T>, Problem>,
+) -> Result<(Door, T), Problem> {
     let engine = &doors.app.engine;
-    let now = engine.world().clock.now();
-    let current = if verify::authentic(&door.state, sent, now).is_some() {
-        doors.known.refreshed(engine, endpoint, &door).await?
-    } else {
-        doors.known.again(engine, endpoint, &door).await?.ok_or_else(not_authentic)?
+    let current = match opens(&door)? {
+        Some(_) => doors.known.refreshed(engine, endpoint, &door).await?,
+        None => doors.known.again(engine, endpoint, &door).await?.ok_or_else(not_authentic)?,
     };
     if !current.state.open() {
         return Err(nothing_here());
     }
-    let secret = verify::authentic(&current.state, sent, now).ok_or_else(not_authentic)?;
-    Ok((current.trigger, secret))
+    let opened = opens(&current)?.ok_or_else(not_authentic)?;
+    Ok((current, opened))
 }
 
-/// A bearer sender signs nothing, so there is nothing that packed bytes could be checked against.
-fn check_encoding(sent: &HeaderMap) -> Result<(), Problem> {
-    let packed = sent.get_all(header::CONTENT_ENCODING).into_iter().any(|value| {
-        let value = value.as_bytes().trim_ascii();
-        !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")
-    });
-    if packed {
-        let sentence = "send the body without a Content-Encoding";
-        let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::BadRequest, "packed", sentence);
-        return Err(problem.header(header::ACCEPT_ENCODING, "identity"));
+/// An authentic body as JSON text. Whoever packs it must be known to: else there is nothing it was checked against.
+fn readable<'a>(preset: &Preset, request: &Request<'a>) -> Result<Cow<'a, [u8]>, Problem> {
+    let encodings: Vec<_> = request
+        .headers
+        .get_all(header::CONTENT_ENCODING)
+        .into_iter()
+        .map(|value| value.to_str().unwrap_or("?").trim())
+        .collect();
+    let packed = encodings.iter().any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
+    let unpacks = preset.packed != Packed::Refused && encodings.len() == 1;
+    if packed && !unpacks {
+        return Err(cannot_unpack("send the body without a Content-Encoding", "identity"));
     }
-    Ok(())
+    let kind = request.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    match reading::read(kind, encodings.first().copied(), request.body, request.body_bytes_max) {
+        Ok(json) => Ok(json),
+        Err(Unreadable::TooLong) => Err(body::too_long(u32::try_from(request.body_bytes_max).unwrap_or(u32::MAX))),
+        Err(Unreadable::Encoding | Unreadable::Broken) => {
+            Err(cannot_unpack("send the body plain, or as gzip", "gzip, identity"))
+        }
+    }
+}
+
+fn cannot_unpack(sentence: &str, accepted: &'static str) -> Problem {
+    let problem = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::BadRequest, "packed", sentence);
+    problem.header(header::ACCEPT_ENCODING, accepted)
 }
 
 fn not_taken(error: EngineError) -> Problem {

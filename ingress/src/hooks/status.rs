@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use super::{
     Doors,
-    receive::{authentic, nothing_here},
+    known::Door,
+    receive::{nothing_here, opened_now},
 };
 use crate::error::Problem;
 
@@ -33,11 +34,13 @@ pub(super) async fn status(
 ) -> Result<Response, Problem> {
     let engine = &doors.app.engine;
     let door = doors.known.find(engine, endpoint).await?.ok_or_else(nothing_here)?;
-    let (trigger, _) = authentic(doors, endpoint, door, sent).await?;
+    let now = engine.world().clock.now();
+    let opened = |door: &Door| Ok(door.lock.opened_by_secret(engine, sent, now)?.then_some(()));
+    let (door, ()) = opened_now(doors, endpoint, door, opened).await?;
     let delivery: DeliveryId = delivery.parse().map_err(|_| nothing_here())?;
     let delivery = engine.load::<Delivery>(&StreamName::delivery(delivery)).await?.state;
     // One sender's secret says nothing about another's deliveries.
-    if delivery.received.is_none_or(|received| received.trigger != trigger) {
+    if delivery.received.is_none_or(|received| received.trigger != door.trigger) {
         return Err(nothing_here());
     }
     let outcome = match delivery.fate {

@@ -1,88 +1,77 @@
-//! Is it from who it says? For a bearer sender: does it know the secret?
+//! The lock of a door: how its sender shows who it is, and the secrets that are good.
 
-use axum::http::{HeaderMap, header};
-use midwatch_commands::trigger::Trigger;
-use midwatch_events::{Micros, key::Digest};
-use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use midwatch_commands::trigger::{Secret, Trigger};
+use midwatch_engine::{Engine, EngineError, secrets::hashed};
+use midwatch_events::{Micros, id::TriggerId};
 use subtle::{Choice, ConstantTimeEq as _};
 
-/// Whether one of the `Authorization` lines carries the trigger's secret, or its old one while that is good.
-///
-/// What is compared are SHA-256 digests, in constant time, and always both of them: how long it takes says nothing
-/// about a secret, nor whether there is an old one.
-pub(super) fn authentic(trigger: &Trigger, headers: &HeaderMap, now: Micros) -> Option<Digest> {
-    let lines = headers.get_all(header::AUTHORIZATION);
-    lines.into_iter().filter_map(|line| secret(line.as_bytes())).find_map(|secret| matches(trigger, secret, now))
+use crate::{
+    auth::bearer,
+    senders::{Held, Key, Preset, of_scheme},
+};
+
+/// What opens a door.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// How its sender shows who it is.
+    pub preset: Arc<Preset>,
+    current: Option<Held>,
+    /// The secret before, and until when it is good.
+    old: Option<(Held, Micros)>,
 }
 
-/// What stands behind `Bearer`, as it came. Nothing and anything that is no secret of ours is none.
-fn secret(line: &[u8]) -> Option<&[u8]> {
-    let (scheme, secret) = line.split_at_checked(7)?;
-    let secret = secret.trim_ascii();
-    (scheme.eq_ignore_ascii_case(b"bearer ") && secret.starts_with(b"mw_")).then_some(secret)
-}
-
-fn matches(trigger: &Trigger, secret: &[u8], now: Micros) -> Option<Digest> {
-    let given: [u8; 32] = Sha256::digest(secret).into();
-    let compare = |stored: Option<Digest>| {
-        stored.unwrap_or(Digest([0; 32])).0.ct_eq(&given) & Choice::from(u8::from(stored.is_some()))
-    };
-    let old = trigger.old_secret.as_ref().filter(|(_, until)| now < *until).map(|(secret, _)| secret.digest);
-    let current = trigger.secret.as_ref().map(|secret| secret.digest);
-    bool::from(compare(current) | compare(old)).then_some(Digest(given))
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-    use midwatch_commands::trigger::Secret;
-    use midwatch_engine::secrets::hashed;
-
-    use super::*;
-
-    fn given(line: &str) -> HeaderMap {
-        HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(line).unwrap())])
+impl Lock {
+    /// The lock of a trigger as it is.
+    ///
+    /// # Errors
+    /// A preset that this version does not know, or a key that was sealed by another deployment.
+    pub fn of(engine: &Engine, trigger: TriggerId, state: &Trigger) -> Result<Self, EngineError> {
+        let preset = of_scheme(state.scheme.as_ref()).map_err(|error| {
+            EngineError::Fault(format!("this version cannot check what trigger {trigger} is sent: {error}"))
+        })?;
+        let held = |secret: &Secret| -> Result<Held, EngineError> {
+            let key = match (&secret.sealed, preset.signs()) {
+                (Some(sealed), true) => {
+                    let text = engine.secrets()?.unsealed(trigger, &sealed.0)?;
+                    Some(
+                        preset
+                            .key(&text)
+                            .map_err(|error| EngineError::Corrupt(format!("trigger {trigger}: {error}")))?,
+                    )
+                }
+                (None, _) | (_, false) => None,
+            };
+            Ok(Held { digest: secret.digest, key })
+        };
+        let current = state.secret.as_ref().map(held).transpose()?;
+        let old = state.old_secret.as_ref().map(|(secret, until)| Ok::<_, EngineError>((held(secret)?, *until)));
+        Ok(Self { current, old: old.transpose()?, preset })
     }
 
-    fn kept(secret: &str) -> Secret {
-        Secret { digest: hashed(secret), sealed: None }
+    /// The secrets that are good at this instant.
+    #[must_use]
+    pub fn held(&self, now: Micros) -> Vec<Held> {
+        let old = self.old.as_ref().filter(|(_, until)| now < *until).map(|(held, _)| held);
+        self.current.iter().chain(old).cloned().collect()
     }
 
-    fn trigger() -> Trigger {
-        Trigger { secret: Some(kept("mw_new")), old_secret: Some((kept("mw_old"), Micros(100))), ..Trigger::default() }
-    }
-
-    #[test]
-    fn both_secrets_are_good_in_the_overlap_and_nothing_else_is() {
-        for (line, right) in [
-            ("Bearer mw_new", true),
-            ("bearer  mw_new", true),
-            ("Bearer mw_old", true),
-            ("Bearer mw_ne", false),
-            ("Bearer mw_neww", false),
-            ("Bearer MW_NEW", false),
-            ("Basic mw_new", false),
-            ("Bearer", false),
-            ("Bearer ", false),
-            ("mw_new", false),
-            ("", false),
-        ] {
-            assert_eq!(authentic(&trigger(), &given(line), Micros(99)).is_some(), right, "{line}");
+    /// Whether `Authorization: Bearer` holds one of the secrets themselves, whatever the sender does with it otherwise:
+    /// whoever asks what became of a delivery has nothing to sign.
+    pub(super) fn opened_by_secret(&self, engine: &Engine, sent: &HeaderMap, now: Micros) -> Result<bool, EngineError> {
+        let Some(given) = bearer(sent) else { return Ok(false) };
+        let mut right = Choice::from(0);
+        for held in self.held(now) {
+            let digest = match &held.key {
+                None => hashed(given),
+                // Everybody has a public key.
+                Some(Key::Ed25519(_)) => continue,
+                Some(Key::Hmac(_)) => engine.secrets()?.recognised(given),
+            };
+            right |= digest.0.ct_eq(&held.digest.0);
         }
-        assert!(authentic(&trigger(), &given("Bearer mw_old"), Micros(100)).is_none(), "the old one's time is over");
-        assert!(authentic(&trigger(), &given("Bearer mw_new"), Micros(100)).is_some());
-    }
-
-    #[test]
-    fn a_trigger_without_a_secret_takes_none() {
-        assert!(authentic(&Trigger::default(), &given("Bearer mw_"), Micros(0)).is_none());
-        assert!(authentic(&trigger(), &HeaderMap::new(), Micros(0)).is_none());
-    }
-
-    #[test]
-    fn the_valid_line_may_be_the_second() {
-        let mut headers = given("Bearer mw_other");
-        headers.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer mw_new"));
-        assert!(authentic(&trigger(), &headers, Micros(0)).is_some());
+        Ok(right.into())
     }
 }
