@@ -26,7 +26,8 @@ NOTES = {
     "SQLite, one transaction each": "`BEGIN IMMEDIATE`, read the version, insert, commit; WAL, `synchronous = FULL`",
     "ours, two processes": "each with half of the callers",
     "ours, one stream, hot": "optimistic callers by themselves: who meets a conflict tries again at the version it was told",
-    "ours, one stream, lane": "each append is submitted at the version after the last one submitted, and answered for itself",
+    "ours, one stream, lane": "each append follows the event submitted before it, as commands on one stream do, and is "
+    "answered for itself",
 }
 
 
@@ -216,6 +217,8 @@ def document(numbers: Numbers, single: dict[str, list[float]], failures: dict[st
         "| what | bar | result | compared |",
         "|---|---|---|---|",
         *bars(middle),
+        "",
+        *(ROOT / "benches/held-back.md").read_text(encoding="utf-8").strip().splitlines(),
         "",
         "## Appends",
         "",

@@ -55,6 +55,15 @@ pub enum Log {
     Simulated(crate::simulated::SimulatedLog),
 }
 
+/// What about a database can lose what was acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Risk {
+    /// What it is, and what to do, in a sentence.
+    pub sentence: String,
+    /// No ledger belongs on such a database: a power cut alone can lose or damage it.
+    pub refused: bool,
+}
+
 /// Why the ledger could not do its part.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
@@ -374,11 +383,11 @@ impl Log {
         }
     }
 
-    /// What about the database's settings can lose what was acknowledged, a sentence each; for `doctor`.
+    /// What about the database's settings can lose what was acknowledged; for `doctor`.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn durability(&self) -> Result<Vec<String>, LogError> {
+    pub async fn durability(&self) -> Result<Vec<Risk>, LogError> {
         match self {
             // The one connection that writes sets what it needs itself.
             Self::Sqlite(_) => Ok(Vec::new()),

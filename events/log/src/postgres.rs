@@ -27,7 +27,7 @@ use uuid::Uuid;
 use crate::{
     append::{Append, AppendError, Expected, StreamAppend, Submitted},
     desk::Announce,
-    log::{Filter, LogError, Open},
+    log::{Filter, LogError, Open, Risk},
     memory::Memory,
     metrics::Counters,
     session::Session,
@@ -189,7 +189,7 @@ impl PostgresLog {
         read::repeated_event(&self.0.pool, events).await
     }
 
-    pub(crate) async fn durability(&self) -> Result<Vec<String>, LogError> {
+    pub(crate) async fn durability(&self) -> Result<Vec<Risk>, LogError> {
         read::durability(&self.0.pool).await
     }
 

@@ -85,7 +85,7 @@ pub(super) async fn page(State(app): State<App>, Visitor(caller): Visitor, query
         mark: if status.stopped.is_some() { Mark::bad("stopped") } else { Mark::good("follows") },
         error: status.stopped.map(|(at, error)| Shown::short(&format!("at position {at}: {error}"), 300)),
     });
-    let warnings = engine.log().durability().await?;
+    let risks = engine.log().durability().await?;
     ok(&SystemPage {
         deployment: deployment.deployment.as_deref().map(Shown::line),
         previous: deployment.previous.as_deref().map(Shown::line),
@@ -94,7 +94,7 @@ pub(super) async fn page(State(app): State<App>, Visitor(caller): Visitor, query
         head: grouped(engine.log().head().await?),
         tzdb: tzdb_version(),
         second_opinion: second_opinion_version().to_string(),
-        warnings: warnings.iter().map(|warning| Shown::line(warning)).collect(),
+        warnings: risks.iter().map(|risk| Shown::line(&risk.sentence)).collect(),
         projections: projections.collect(),
         processes: processes(&app, Test::IsNull, &frame).await?,
         left: processes(&app, Test::NotNull, &frame).await?,

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use midwatch_commands::calendar::{self, Schedule, disagreements, second_opinion_version};
 use midwatch_engine::{Engine, processes::runner_there, projector};
 use midwatch_events::Micros;
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Risk,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::{
     engine_deployment::{Deployment, KEY},
     engine_processes::Processes,
@@ -32,11 +35,12 @@ pub(super) async fn ledger(engine: &Engine) -> Result<Check, Failure> {
 }
 
 pub(super) async fn durability(engine: &Engine) -> Result<Vec<Check>, Failure> {
-    let warnings = engine.log().durability().await?;
-    if warnings.is_empty() {
+    let risks = engine.log().durability().await?;
+    if risks.is_empty() {
         return Ok(vec![Check::ok("durability", "what is acknowledged is on disk")]);
     }
-    Ok(warnings.into_iter().map(|sentence| Check::warn("durability", sentence)).collect())
+    let check = |risk: Risk| if risk.refused { Check::fail } else { Check::warn }("durability", risk.sentence);
+    Ok(risks.into_iter().map(check).collect())
 }
 
 /// Which data, and how old it is.

@@ -1,15 +1,14 @@
 //! Callers that append one event at a time and wait for each answer.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::Poll,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use midwatch_events::StreamName;
-use midwatch_log::{Append, AppendError, Appended, Expected, Log, NewEvent, StreamAppend};
-use tokio::time::{Instant, sleep_until};
+use midwatch_log::{Append, AppendError, Expected, Log, NewEvent, StreamAppend};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep_until},
+};
+use uuid::Uuid;
 
 use crate::{Outcome, samples::Ids};
 
@@ -23,9 +22,15 @@ pub(crate) enum Mode {
     Distinct,
     /// All write to one stream; who meets a conflict takes the version it was told and tries again.
     Hot,
-    /// All write to one stream through a lane: each is decided on the version after the last append that was
-    /// submitted, and waits for its own answer.
+    /// All write to one stream through a lane, as commands on one stream do: each follows the event that was submitted
+    /// before it, and waits for its own answer.
     Lane,
+}
+
+/// The end of the lane's stream, once everything that was submitted stands.
+struct End {
+    version: u64,
+    event_id: Uuid,
 }
 
 impl Mode {
@@ -80,7 +85,7 @@ impl Span {
 pub(crate) async fn callers(log: &Log, callers: usize, seconds: Duration, mode: Mode) -> Outcome<String> {
     let span = Span::next(seconds);
     let run = Ids::new()?.next()?;
-    let lane = Arc::new(Mutex::new(0));
+    let lane = Arc::new(Mutex::new(None));
     let tasks: Vec<_> = (0..callers)
         .map(|n| {
             let name = if mode == Mode::Distinct { format!("run-{run}-{n}") } else { format!("run-{run}") };
@@ -109,7 +114,7 @@ async fn optimistic(log: &Log, stream: &StreamName, span: Span) -> Outcome<Count
         let began = Instant::now();
         let event = ids.event()?;
         loop {
-            match log.append(one(stream, version, event.clone())).await {
+            match log.append(one(stream, Expected::Exact(version), event.clone())).await {
                 Ok(_) => break,
                 Err(AppendError::Conflict { actual, .. }) if !span.is_over() => {
                     counted.conflicts += 1;
@@ -125,44 +130,30 @@ async fn optimistic(log: &Log, stream: &StreamName, span: Span) -> Outcome<Count
     Ok(counted)
 }
 
-async fn through_lane(log: &Log, stream: &StreamName, lane: &Mutex<u64>, span: Span) -> Outcome<Counted> {
+/// Submitted under the lane's lock, so that each follows the one before it; answered outside of it.
+async fn through_lane(log: &Log, stream: &StreamName, lane: &Mutex<Option<End>>, span: Span) -> Outcome<Counted> {
     let (mut ids, mut counted) = (Ids::new()?, Counted::default());
     while !span.is_over() {
-        let began = Instant::now();
-        submitted_in_order(log, stream, lane, ids.event()?).await?;
+        let (began, event) = (Instant::now(), ids.event()?);
+        let submitted = {
+            let mut end = lane.lock().await;
+            let (version, expected) = match *end {
+                None => (0, Expected::NoStream),
+                Some(End { version, event_id }) => (version, Expected::After { version, event_id }),
+            };
+            let next = End { version: version + 1, event_id: event.event_id };
+            let submitted = log.submit(one(stream, expected, event)).await?;
+            *end = Some(next);
+            submitted
+        };
+        submitted.answer().await?;
         span.count(&mut counted, began);
     }
     Ok(counted)
 }
 
-/// The first poll hands the append to the writer. It happens under the lane's lock, so that versions reach the writer
-/// in their order.
-async fn submitted_in_order(
-    log: &Log,
-    stream: &StreamName,
-    lane: &Mutex<u64>,
-    event: NewEvent,
-) -> Result<Appended, AppendError> {
-    let mut event = Some(event);
-    let mut submitted = pin!(None);
-    std::future::poll_fn(|context| {
-        if let Some(event) = event.take() {
-            let mut version = lane.lock().unwrap_or_else(PoisonError::into_inner);
-            submitted.set(Some(log.append(one(stream, *version, event))));
-            *version += 1;
-            return poll(submitted.as_mut(), context);
-        }
-        poll(submitted.as_mut(), context)
-    })
-    .await
-}
-
-fn poll<F: Future>(future: std::pin::Pin<&mut Option<F>>, context: &mut std::task::Context<'_>) -> Poll<F::Output> {
-    future.as_pin_mut().map_or(Poll::Pending, |future| future.poll(context))
-}
-
-fn one(stream: &StreamName, version: u64, event: NewEvent) -> Append {
-    let entry = StreamAppend { stream: stream.clone(), expected: Expected::Exact(version), events: vec![event] };
+fn one(stream: &StreamName, expected: Expected, event: NewEvent) -> Append {
+    let entry = StreamAppend { stream: stream.clone(), expected, events: vec![event] };
     Append { entries: vec![entry], ..Append::default() }
 }
 

@@ -282,6 +282,17 @@ pub(super) async fn fill_up(log: &Log, words: &str) {
     panic!("the disk was never full");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_database_can_lose_is_said() {
+    let server = Server::new(&["fsync=off"]);
+    let log = open(&server.url()).await;
+    let risks = log.durability().await.unwrap();
+    let said: Vec<_> =
+        risks.iter().map(|risk| (risk.refused, risk.sentence.split([' ', ':']).next().unwrap())).collect();
+    assert_eq!(said, [(true, "fsync"), (false, "there")], "{risks:?}");
+    assert!(risks[1].sentence.contains("synchronous standby"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_failover_to_a_synchronous_standby_loses_nothing() {
     let server = Server::new(&["synchronous_standby_names=*"]);
@@ -290,6 +301,8 @@ async fn a_failover_to_a_synchronous_standby_loses_nothing() {
     standby.start();
     let address = Address::of(&server).await;
     let (log, other) = (open(&address.url()).await, open(&address.url()).await);
+    let risks = log.durability().await.unwrap();
+    assert!(risks.iter().all(|risk| !risk.sentence.contains("standby")), "{risks:?}");
     let load = Load::start(&[&log, &other], 6, &[&log, &other]);
     sleep(Duration::from_secs(2)).await;
     server.stop("immediate");

@@ -6,7 +6,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::{connect::failed, seat::durable};
-use crate::log::{Filter, LogError};
+use crate::log::{Filter, LogError, Risk};
 
 /// The channel of the hints.
 pub(super) const CHANNEL: &str = "midwatch_ledger";
@@ -225,7 +225,7 @@ pub(super) async fn notify(pool: &PgPool, position: u64) -> Result<(), LogError>
     told.map(drop).map_err(|e| failed("tell other processes", &e))
 }
 
-pub(super) async fn durability(pool: &PgPool) -> Result<Vec<String>, LogError> {
+pub(super) async fn durability(pool: &PgPool) -> Result<Vec<Risk>, LogError> {
     let row = sqlx::query(
         "SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
             current_setting('synchronous_standby_names')",
@@ -234,20 +234,24 @@ pub(super) async fn durability(pool: &PgPool) -> Result<Vec<String>, LogError> {
     .await
     .map_err(|e| failed("read the settings", &e))?;
     let setting = |column: usize| row.try_get::<String, _>(column).map_err(|e| failed("read the settings", &e));
-    let mut warnings = Vec::new();
+    let mut risks = Vec::new();
+    let mut risk = |refused, sentence: &str| risks.push(Risk { sentence: sentence.to_owned(), refused });
     if setting(0)? != "on" {
-        warnings.push("fsync is off: a power cut can lose or damage what was acknowledged; switch it on".to_owned());
+        risk(true, "fsync is off: a power cut can lose or damage what was acknowledged; switch it on");
     }
     if setting(1)? != "on" {
-        warnings.push("full_page_writes is off: a power cut can damage the ledger; switch it on".to_owned());
+        risk(true, "full_page_writes is off: a power cut can damage the ledger; switch it on");
     }
     if setting(2)? == "off" {
-        warnings.push("synchronous_commit is off: a crash can lose what was acknowledged; switch it on".to_owned());
+        risk(
+            false,
+            "synchronous_commit is off: what others write to this database can be lost; the ledger sets its own",
+        );
     }
     if setting(3)?.is_empty() {
-        warnings.push("there is no synchronous standby: a failover can lose what was acknowledged".to_owned());
+        risk(false, "there is no synchronous standby: a failover can lose what was acknowledged");
     }
-    Ok(warnings)
+    Ok(risks)
 }
 
 /// What PostgreSQL takes: no position or version reaches its limit.
