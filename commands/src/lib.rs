@@ -31,7 +31,7 @@ pub use refusal::{Refusal, RefusalKind};
 /// One family's rules: what its streams' state is, and what may be appended to it.
 ///
 /// A state may be kept as its CBOR bytes, so that a long stream need not be read from its first event.
-pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + 'static {
+pub trait Decider: Default + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
     /// The family's events.
     type Event: Family;
     /// What can be asked of it.

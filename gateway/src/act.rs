@@ -106,14 +106,13 @@ async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duratio
             Err(Refusal::RunEnded) => return late(job, &run_stream, &origin, command).await,
             Err(refusal) => return Err(Stop::Lost(refusal)),
         };
-        let settled = Repeat::default()
-            .decide(RepeatCommand::Settle { call: decided.decision.call, result: digest })
-            .map_err(Stop::Lost)?;
-        let version = engine.log().version(&repeat_stream).await.map_err(EngineError::from)?;
+        let turn = engine.enter::<Repeat>(&repeat_stream).await?;
+        let settle = RepeatCommand::Settle { call: decided.decision.call, result: digest };
+        let settled = turn.loaded().state.decide(settle).map_err(Stop::Lost)?;
         let mut plan = Plan::default();
         plan.add(engine.world(), &run_stream, run.version, &ended, &origin)?;
-        plan.add(engine.world(), &repeat_stream, version, &settled, &origin)?;
-        if plan.commit(engine.log()).await?.is_some() {
+        plan.add(engine.world(), &repeat_stream, turn.expected(), &settled, &origin)?;
+        if turn.submit(plan, &settled).await?.is_some() {
             return Ok(());
         }
         pause(job, attempt).await;

@@ -9,7 +9,7 @@ use midwatch_boundary::{Judgement, Verdict as Said};
 use midwatch_commands::{
     Decider, Refusal,
     bot::Bot,
-    repeat::{Attempted, Counted, RepeatCommand},
+    repeat::{Attempted, Counted, Repeat, RepeatCommand},
     run::{Run, RunCommand, cycles},
 };
 use midwatch_engine::{
@@ -25,7 +25,7 @@ use midwatch_events::{
 use serde_json::{Value, json};
 
 use crate::{
-    Gateway, act, repeat,
+    Gateway, act,
     resolve::{Resolved, resolve},
 };
 
@@ -142,7 +142,9 @@ impl Gateway {
             resolved.refusal = Some((RefusalCause::Contended, sentence));
         }
         let stream = StreamName::repeat(job.opened.bot, &resolved.fingerprint.0);
-        let (counts, version) = repeat::load(&job.engine, &stream, basis.now).await?;
+        // Equal calls of one process follow each other here, and each is counted with those before it.
+        let turn = job.engine.enter::<Repeat>(&stream).await?;
+        let counts = &turn.loaded().state;
         let counted = counts.count(basis.now, job.engine.repeat_window_s());
         self.fill(job, &basis, counted, &mut resolved);
         let judgement = self.judged(&basis, &resolved).await;
@@ -152,10 +154,11 @@ impl Gateway {
         let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&run_stream);
         let world = job.engine.world();
         let mut plan = Plan::default();
+        let mut attempts = Vec::new();
         if !contended {
             let attempted = attempted(job, id, &basis, &resolved);
-            let events = counts.decide(RepeatCommand::Attempt(Box::new(attempted))).map_err(Stop::Lost)?;
-            plan.add(world, &stream, version, &events, &origin)?;
+            attempts = counts.decide(RepeatCommand::Attempt(Box::new(attempted))).map_err(Stop::Lost)?;
+            plan.add(world, &stream, turn.expected(), &attempts, &origin)?;
         }
         let content = RunContent::ToolCallDecided {
             arguments: resolved.recorded.to_string(),
@@ -168,7 +171,7 @@ impl Gateway {
         plan.condition(StreamName::halt(), basis.halt_version);
         plan.condition(StreamName::boundary(), basis.boundary.1);
         plan.condition(StreamName::bot(job.opened.bot), basis.bot.version);
-        let committed = plan.commit(job.engine.log()).await?;
+        let committed = turn.submit(plan, &attempts).await?;
         Ok(committed.map(|_| Decided { decision, resolved, sentence, event: event.unwrap_or_default() }))
     }
 

@@ -10,7 +10,6 @@ pub mod decide;
 pub mod executor;
 pub mod publish;
 pub mod redact;
-pub mod repeat;
 pub mod resolve;
 pub mod tools;
 

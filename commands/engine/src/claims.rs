@@ -33,7 +33,8 @@ use midwatch_log::AppendError;
 
 use crate::{
     Done, Engine, EngineError, Origin,
-    handle::{Loaded, Plan, TRIES},
+    handle::{Loaded, Plan, TRIES, contended},
+    lane::Turn,
 };
 
 /// Catch-ups of one deployment are started at most so often: 10 a second.
@@ -93,12 +94,24 @@ impl Engine {
     ) -> Result<Done<Claimed>, EngineError> {
         let stream = StreamName::routine(id);
         let under = asked.under();
+        // Whoever appends nothing is answered on what is durable only.
+        let mut durable = false;
         for attempt in 0..TRIES {
             let halt = self.halt_known(attempt > 0).await?;
-            let loaded = self.load::<Routine>(&stream).await?;
+            let turn = self.enter_as::<Routine>(&stream, durable).await?;
+            let loaded = turn.loaded();
             let behind = self.behind(&loaded.state, attempt > 0).await?;
             let around = Around { halt, behind };
-            let (mut events, turn_in) = self.decided(&loaded.state, &around, &asked)?;
+            let decided = self.decided(&loaded.state, &around, &asked);
+            let nothing = match &decided {
+                Ok((events, _)) => events.is_empty(),
+                Err(_) => true,
+            };
+            if nothing && !turn.is_durable() {
+                durable = true;
+                continue;
+            }
+            let (mut events, turn_in) = decided?;
             let mut claim = claim_in(&events);
             if let (Some(found), Some(gone)) = (&claim, around.behind.gone) {
                 if found.cause == Cause::Person {
@@ -115,14 +128,14 @@ impl Engine {
             }
             let opened = match &claim {
                 None => None,
-                Some(claim) => Some(self.open_for_routine(&loaded, claim).await?),
+                Some(claim) => Some(self.open_for_routine(loaded, claim).await?),
             };
             if let Some(replaced) = claim.as_ref().and_then(|_| replaced_in(&events)) {
                 self.replace(&mut plan, replaced, origin).await?;
             }
             let slot = asked.slot(id).filter(|_| claim.as_ref().is_some_and(|claim| claim.cause == Cause::CatchUp));
             slot.into_iter().for_each(|slot| plan.key(slot));
-            let claiming = Claiming { stream: &stream, version: loaded.version, events: &events, opened, under, slot };
+            let claiming = Claiming { stream: &stream, turn, events: &events, opened, under, slot };
             if let Some(mut done) = self.claim(plan, claiming, &around.halt, origin).await? {
                 done.value.turn_in = done.value.turn_in.or(turn_in);
                 return Ok(done);
@@ -233,8 +246,11 @@ impl Engine {
         let extra: Vec<Key> = extra.into_iter().collect();
         for _ in 0..TRIES {
             let halt = self.halt().await?;
-            let loaded = self.load::<Trigger>(&stream).await?;
-            let events = loaded.state.decide(command(&loaded.state))?;
+            let decide = |loaded: &Loaded<Trigger>| loaded.state.decide(command(&loaded.state));
+            let Some((turn, events)) = self.decide::<Trigger>(&stream, decide).await? else {
+                let position = self.log().head().await?;
+                return Ok(Done { value: Claimed::default(), position, duplicate: false });
+            };
             let claim = events.iter().find_map(|event| match &event.facts {
                 TriggerEvent::RunClaimed(claim) => Some(claim.clone()),
                 _ => None,
@@ -243,11 +259,10 @@ impl Engine {
             trigger::keys(id, &events).into_iter().chain(extra.iter().copied()).for_each(|key| plan.key(key));
             let opened = match &claim {
                 None => None,
-                Some(claim) => Some(self.open_for_trigger(id, &loaded.state, claim).await?),
+                Some(claim) => Some(self.open_for_trigger(id, &turn.loaded().state, claim).await?),
             };
             let under = Under::ClaimsOnly;
-            let (version, slot) = (loaded.version, None);
-            let claimed = Claiming { stream: &stream, version, events: &events, opened, under, slot };
+            let claimed = Claiming { stream: &stream, turn, events: &events, opened, under, slot: None };
             if let Some(done) = self.claim(plan, claimed, &halt, origin).await? {
                 return Ok(done);
             }
@@ -256,21 +271,21 @@ impl Engine {
     }
 
     /// Appends a claim; none on a conflict.
-    async fn claim<F: Family>(
+    async fn claim<D: Decider>(
         &self,
         mut plan: Plan,
-        claiming: Claiming<'_, F>,
+        claiming: Claiming<'_, D>,
         halt: &Loaded<Deployment>,
         origin: &Origin,
     ) -> Result<Option<Done<Claimed>>, EngineError> {
-        let Claiming { stream, version, events, opened, under, slot } = claiming;
+        let Claiming { stream, turn, events, opened, under, slot } = claiming;
         if events.is_empty() {
             let position = self.log().head().await?;
             return Ok(Some(Done { value: Claimed::default(), position, duplicate: false }));
         }
         let run = opened.as_ref().map(|(opened, _)| opened.run);
         let origin = run.map_or_else(|| origin.clone(), |run| origin.clone().within(&StreamName::run(run)));
-        let last = plan.add(self.world(), stream, version, events, &origin)?;
+        let last = plan.add(self.world(), stream, turn.expected(), events, &origin)?;
         if opened.is_some() || under == Under::All {
             if halt.state.halted.is_some() {
                 return Err(Refusal::Halted.into());
@@ -283,7 +298,7 @@ impl Engine {
             let caused = last.map_or_else(|| origin.clone(), |event| origin.clone().because(event));
             plan.add(self.world(), &run, 0, &events, &caused)?;
         }
-        let appended = match self.log().append(plan.into()).await {
+        let appended = match turn.append(plan, events).await {
             Ok(appended) => appended,
             Err(AppendError::Conflict { .. }) => return Ok(None),
             // Another catch-up of the deployment has this moment.
@@ -388,14 +403,19 @@ impl Engine {
         let stream = StreamName::run(run);
         let origin = origin.clone().within(&stream);
         for _ in 0..TRIES {
-            let loaded = self.load::<Run>(&stream).await?;
-            let opened = loaded.state.live()?.clone();
-            let events = loaded.state.decide(RunCommand::End(end.clone()))?;
+            let decide = |loaded: &Loaded<Run>| {
+                loaded.state.live()?;
+                loaded.state.decide(RunCommand::End(end.clone()))
+            };
+            let Some((turn, events)) = self.decide::<Run>(&stream, decide).await? else {
+                return Ok(Done { value: (), position: self.log().head().await?, duplicate: true });
+            };
+            let opened = turn.loaded().state.live()?.clone();
             let mut plan = Plan::default();
-            let last = plan.add(self.world(), &stream, loaded.version, &events, &origin)?;
+            let last = plan.add(self.world(), &stream, turn.expected(), &events, &origin)?;
             let caused = last.map_or_else(|| origin.clone(), |event| origin.clone().because(event));
             self.free(&mut plan, &opened, &end, &caused).await?;
-            if let Some(appended) = plan.commit(self.log()).await? {
+            if let Some(appended) = turn.submit(plan, &events).await? {
                 return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
             }
         }
@@ -473,10 +493,10 @@ enum Under {
     All,
 }
 
-struct Claiming<'a, F: Family> {
+struct Claiming<'a, D: Decider> {
     stream: &'a StreamName,
-    version: u64,
-    events: &'a [New<F>],
+    turn: Turn<D>,
+    events: &'a [New<D::Event>],
     opened: Option<(Opened, Work)>,
     under: Under,
     /// The moment of a catch-up.
@@ -574,8 +594,4 @@ fn add_some<F: Family>(
         plan.add(engine.world(), stream, version, events, origin)?;
     }
     Ok(())
-}
-
-fn contended(stream: &StreamName) -> EngineError {
-    EngineError::Fault(format!("{stream} is changed by too many processes at once; try again"))
 }

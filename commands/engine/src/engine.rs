@@ -11,8 +11,9 @@ use crate::{
     EngineError,
     claims::Pace,
     deployment::{self, Outside},
-    handle::{Done, Folds, Lanes, Loaded, Request, load},
+    handle::{Done, Folds, Loaded, Request, load},
     intake::Places,
+    lane::Lanes,
     secrets::Secrets,
     world::World,
 };
@@ -110,10 +111,10 @@ impl Engine {
     ) -> Self {
         let namespace = state.namespace.unwrap_or_default();
         let repeat_window_s = state.repeat_window_s;
-        let folds = Folds::default();
         let (lanes, places, pace) = (Lanes::default(), Places::default(), Pace::default());
         let remembers = joined.as_ref().is_some_and(|(_, own)| *own);
         let secrets = joined.map(|(secrets, _)| secrets);
+        let folds = secrets.clone().map_or_else(Folds::default, |secrets| Folds::sealing(world.clone(), secrets));
         let inner = Inner {
             log,
             views,
@@ -232,6 +233,11 @@ impl Engine {
 
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.inner.lanes
+    }
+
+    /// Streams folded so far.
+    pub(crate) fn folds(&self) -> &Folds {
+        &self.inner.folds
     }
 
     /// Keeps the highest position this deployment has seen outside the ledger, so that a restored copy is noticed.

@@ -1,36 +1,15 @@
 //! Load, decide, append; on a conflict load and decide again.
 
-use std::{
-    any::Any,
-    collections::HashMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Mutex,
-};
-
 use midwatch_commands::{Decider, Refusal};
 use midwatch_events::{Actor, Family, New, StreamName, codec, key::Key};
 use midwatch_log::{Append, AppendError, Appended, Expected, Log, NewEvent, StreamAppend};
 use uuid::Uuid;
 
+pub use crate::folds::{Folds, Loaded, load};
 use crate::{EngineError, world::World};
 
 /// How often a conflict is answered by loading and deciding again.
 pub const TRIES: u32 = 64;
-const PAGE: u32 = 512;
-/// Folded streams kept per process; beyond it all are dropped, which costs a reload each and nothing else. A long run's
-/// state is tens of kilobytes.
-const CACHE_MAX: usize = 4_096;
-const LANES: usize = 64;
-
-/// A stream's state, and the version it was folded up to.
-#[derive(Clone, Debug, Default)]
-pub struct Loaded<D> {
-    /// The state.
-    pub state: D,
-    /// The version; 0 for a stream nobody has written to.
-    pub version: u64,
-}
-
 /// Who did it, in whose context, because of what.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -95,7 +74,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Adds events to a stream that must still be at `version`.
+    /// Adds events to a stream that must still be where it is expected to be: at a version, or after an event.
     ///
     /// # Errors
     /// [`EngineError::Fault`] when a family cannot be encoded.
@@ -103,7 +82,7 @@ impl Plan {
         &mut self,
         world: &World,
         stream: &StreamName,
-        version: u64,
+        expected: impl Into<Expected>,
         events: &[New<F>],
         origin: &Origin,
     ) -> Result<Option<Uuid>, EngineError> {
@@ -124,11 +103,8 @@ impl Plan {
                 content: bytes.content,
             });
         }
-        self.append.entries.push(StreamAppend {
-            stream: stream.clone(),
-            expected: Expected::Exact(version),
-            events: encoded,
-        });
+        let entry = StreamAppend { stream: stream.clone(), expected: expected.into(), events: encoded };
+        self.append.entries.push(entry);
         Ok(last)
     }
 
@@ -155,11 +131,15 @@ impl Plan {
     /// # Errors
     /// Anything but a conflict.
     pub async fn commit(self, log: &Log) -> Result<Option<Appended>, EngineError> {
-        match log.append(self.append).await {
-            Ok(appended) => Ok(Some(appended)),
-            Err(AppendError::Conflict { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        unless_conflict(log.append(self.append).await)
+    }
+}
+
+pub(crate) fn unless_conflict(answer: Result<Appended, AppendError>) -> Result<Option<Appended>, EngineError> {
+    match answer {
+        Ok(appended) => Ok(Some(appended)),
+        Err(AppendError::Conflict { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -169,88 +149,8 @@ impl From<Plan> for Append {
     }
 }
 
-/// Folded streams, so that a load reads only what is new. Streams are append-only: a kept state is never wrong, only
-/// behind.
-#[derive(Default)]
-pub struct Folds {
-    kept: Mutex<HashMap<StreamName, Box<dyn Any + Send>>>,
-}
-
-impl std::fmt::Debug for Folds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Folds")
-    }
-}
-
-impl Folds {
-    fn get<D: Decider>(&self, stream: &StreamName) -> Loaded<D> {
-        self.known(stream).unwrap_or_else(|| Loaded { state: D::default(), version: 0 })
-    }
-
-    /// What is kept of a stream.
-    pub(crate) fn known<D: Decider>(&self, stream: &StreamName) -> Option<Loaded<D>> {
-        let kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>()).cloned()
-    }
-
-    fn put<D: Decider>(&self, stream: &StreamName, loaded: &Loaded<D>) {
-        let mut kept = self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if kept.len() >= CACHE_MAX {
-            kept.clear();
-        }
-        kept.insert(stream.clone(), Box::new(loaded.clone()));
-    }
-
-    /// Drops everything: the ledger is not the one the states were folded from.
-    pub fn clear(&self) {
-        self.kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
-    }
-}
-
-/// Who lost a race on a stream waits here for those who lost before: of many callers in one process only one at a time
-/// then tries again, so that none of them loses for ever. Streams share lanes; that costs a wait and nothing else.
-#[derive(Debug)]
-pub(crate) struct Lanes([tokio::sync::Mutex<()>; LANES]);
-
-impl Default for Lanes {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| tokio::sync::Mutex::new(())))
-    }
-}
-
-impl Lanes {
-    pub(crate) async fn enter(&self, stream: &StreamName) -> tokio::sync::MutexGuard<'_, ()> {
-        let mut hasher = DefaultHasher::new();
-        stream.hash(&mut hasher);
-        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
-        self.0[lane].lock().await
-    }
-}
-
-/// Folds a stream up to its end.
-///
-/// # Errors
-/// A fault of the database, an event of a newer version, or damaged bytes.
-pub async fn load<D: Decider>(log: &Log, folds: &Folds, stream: &StreamName) -> Result<Loaded<D>, EngineError> {
-    let mut loaded = folds.get::<D>(stream);
-    let known = loaded.version;
-    loop {
-        let page = log.read_stream(stream, loaded.version + 1, PAGE).await?;
-        for event in &page {
-            loaded.state.evolve(&event.facts()?, event.recorded_at);
-            loaded.version = event.version;
-        }
-        if page.len() < PAGE as usize {
-            break;
-        }
-    }
-    if loaded.version > known {
-        folds.put(stream, &loaded);
-    }
-    Ok(loaded)
-}
-
-/// The one way to change a stream by itself: load, decide, append, and again on a conflict.
+/// The one way to change a stream by itself: load, decide, append, and again on a conflict. Commands on one stream take
+/// turns in its [lane](crate::lane).
 ///
 /// # Errors
 /// The decider's refusal, or a fault.
@@ -278,36 +178,35 @@ pub(crate) async fn handle_at<D: Decider>(
     request: Option<&Request>,
     command: impl Fn(&D) -> Result<D::Command, Refusal>,
 ) -> Result<Done<()>, EngineError> {
-    let mut lane = None;
+    let decide = |loaded: &Loaded<D>| match seen {
+        Some((version, sentence)) if version != loaded.version => Err(Refusal::AlreadySo(sentence)),
+        _ => loaded.state.decide(command(&loaded.state)?),
+    };
     for _ in 0..TRIES {
-        let loaded = engine.load::<D>(stream).await?;
-        if let Some((version, sentence)) = seen
-            && version != loaded.version
-        {
-            return engine.seen(request, Refusal::AlreadySo(sentence)).await;
-        }
-        let decided = command(&loaded.state).and_then(|command| loaded.state.decide(command));
-        let events = match decided {
-            Ok(events) => events,
-            Err(refusal) => return engine.seen(request, refusal).await,
+        let (turn, events) = match engine.decide::<D>(stream, decide).await {
+            Ok(Some(decided)) => decided,
+            Ok(None) => {
+                return match engine.done_before(request).await? {
+                    Some(done) => Ok(done),
+                    None => Ok(Done { value: (), position: engine.log().head().await?, duplicate: true }),
+                };
+            }
+            Err(EngineError::Refused(refusal)) => return engine.seen(request, refusal).await,
+            Err(error) => return Err(error),
         };
-        if events.is_empty() {
-            return match engine.done_before(request).await? {
-                Some(done) => Ok(done),
-                None => Ok(Done { value: (), position: engine.log().head().await?, duplicate: true }),
-            };
-        }
         let mut plan = Plan::default();
-        plan.add(engine.world(), stream, loaded.version, &events, origin)?;
+        plan.add(engine.world(), stream, turn.expected(), &events, origin)?;
         if let Some(request) = request {
             plan.key(request.key);
         }
-        if let Some(appended) = plan.commit(engine.log()).await? {
+        if let Some(appended) = turn.submit(plan, &events).await? {
             return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
         }
-        if lane.is_none() {
-            lane = Some(engine.lanes().enter(stream).await);
-        }
     }
-    Err(EngineError::Fault(format!("{stream} is changed by too many processes at once; try again")))
+    Err(contended(stream))
+}
+
+/// Others were quicker [`TRIES`] times in a row.
+pub(crate) fn contended(stream: &StreamName) -> EngineError {
+    EngineError::Fault(format!("{stream} is changed by too many processes at once; try again"))
 }

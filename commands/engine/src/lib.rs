@@ -1,6 +1,6 @@
 //! Where deciding meets the world: load, decide, append, and what has to happen by itself.
 //!
-//! * [`handle`]: the one shell around every decider.
+//! * [`handle`]: the one shell around every decider; [`lane`]: many commands on one stream, one flush.
 //! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`] and [`reading`], [`bots`], [`boundaries`],
 //!   [`people`], [`halt`], [`erasure`].
 //! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
@@ -17,9 +17,11 @@ pub mod deployment;
 mod engine;
 pub mod erasure;
 mod error;
+mod folds;
 pub mod halt;
 pub mod handle;
 pub mod intake;
+pub mod lane;
 pub mod leases;
 pub mod people;
 mod probes;
@@ -40,3 +42,4 @@ pub mod world;
 pub use engine::{Engine, Opening};
 pub use error::EngineError;
 pub use handle::{Done, Origin, Request};
+pub use lane::Turn;

@@ -23,6 +23,7 @@ pub struct Secrets {
     csrf: [u8; 32],
     recognise: [u8; 32],
     seal: [u8; 32],
+    snapshot: [u8; 32],
 }
 
 impl std::fmt::Debug for Secrets {
@@ -48,6 +49,7 @@ impl Secrets {
             csrf: subkey("midwatch/csrf/1"),
             recognise: subkey("midwatch/recognise/1"),
             seal: subkey("midwatch/seal/1"),
+            snapshot: subkey("midwatch/snapshot/1"),
         }
     }
 
@@ -108,6 +110,12 @@ impl Secrets {
 
     fn sealer(&self) -> XChaCha20Poly1305 {
         XChaCha20Poly1305::new(&Key::from(self.seal))
+    }
+
+    /// Seals a kept state: who has the database alone cannot make one.
+    #[must_use]
+    pub(crate) fn snapshot(&self, parts: &[&[u8]]) -> Digest {
+        mac(&self.snapshot, parts)
     }
 
     /// The token that a form of this session must carry.

@@ -7,6 +7,7 @@ mod erasure;
 mod handle;
 mod idle;
 mod intake;
+mod lanes;
 mod people;
 mod projector;
 mod reactor;

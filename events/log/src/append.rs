@@ -26,6 +26,12 @@ pub enum Expected {
     Any,
 }
 
+impl From<u64> for Expected {
+    fn from(version: u64) -> Self {
+        Self::Exact(version)
+    }
+}
+
 /// An event that asks for a position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEvent {

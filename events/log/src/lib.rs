@@ -4,7 +4,7 @@
 //! what an event means. What it promises is written at [`Log`] and held by one contract suite, looped over all
 //! backends (`contract.rs`).
 //!
-//! Beside the events the same database keeps what is not history: blobs ([`blob`]), lease rows ([`lease`]) and, in
+//! Beside the events the same database keeps what is not history: blobs ([`blob`]), lease rows ([`lease`]), snapshots of folded streams ([`snapshot`]) and, in
 //! tables that can be dropped at any time, the projections' rows ([`views`]).
 
 mod append;
@@ -23,6 +23,7 @@ mod session;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod simulated;
+pub mod snapshot;
 mod sqlite;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

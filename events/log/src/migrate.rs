@@ -25,6 +25,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sqlite: include_str!("../../../migrations/sqlite/0002_durable_mark.sql"),
         postgres: include_str!("../../../migrations/postgres/0002_durable_mark.sql"),
     },
+    Migration {
+        number: 3,
+        sqlite: include_str!("../../../migrations/sqlite/0003_snapshots.sql"),
+        postgres: include_str!("../../../migrations/postgres/0003_snapshots.sql"),
+    },
 ];
 
 /// What a database turns out to be.

@@ -59,6 +59,7 @@ struct Inner {
     counters: Arc<Counters>,
     tailer: OnceLock<AbortHandle>,
     leases: tokio::sync::OnceCell<SqlitePool>,
+    snapshots: tokio::sync::OnceCell<SqlitePool>,
 }
 
 impl Drop for Inner {
@@ -100,6 +101,7 @@ impl SqliteLog {
             counters,
             tailer: OnceLock::new(),
             leases: tokio::sync::OnceCell::new(),
+            snapshots: tokio::sync::OnceCell::new(),
         })))
     }
 
@@ -146,6 +148,11 @@ impl SqliteLog {
     /// Where the lease file's connections are kept once it is open.
     pub(crate) fn lease_pool(&self) -> &tokio::sync::OnceCell<SqlitePool> {
         &self.0.leases
+    }
+
+    /// Where the snapshot file's connection is kept once it is open.
+    pub(crate) fn snapshot_pool(&self) -> &tokio::sync::OnceCell<SqlitePool> {
+        &self.0.snapshots
     }
 
     pub(crate) async fn submit(&self, append: Append) -> Result<Submitted, AppendError> {
@@ -234,8 +241,8 @@ impl SqliteLog {
         if let Some(writer) = &self.0.writer {
             writer.close().await;
         }
-        if let Some(leases) = self.0.leases.get() {
-            leases.close().await;
+        for pool in [self.0.leases.get(), self.0.snapshots.get()].into_iter().flatten() {
+            pool.close().await;
         }
         self.0.readers.close().await;
         // Last, so that it is the one that folds the WAL into the file.

@@ -82,6 +82,18 @@ impl Place {
         }
     }
 
+    /// Forgets all snapshots, as anybody may at any time.
+    pub(super) async fn drop_snapshots(&self) {
+        match self.url.strip_prefix("sqlite://") {
+            Some(file) => {
+                let options = SqliteConnectOptions::new().filename(format!("{file}-snapshots"));
+                let mut connection = options.busy_timeout(Duration::from_secs(9)).connect().await.unwrap();
+                sqlx::raw_sql("DELETE FROM stream_snapshot").execute(&mut connection).await.unwrap();
+            }
+            None => self.sql("DELETE FROM stream_snapshot").await,
+        }
+    }
+
     /// A number that SQL finds.
     pub(super) async fn number(&self, sql: &str) -> i64 {
         let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));

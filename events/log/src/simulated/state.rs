@@ -61,6 +61,8 @@ pub(crate) struct State {
     /// Length, and the bytes until they expire.
     pub(crate) blobs: BTreeMap<Uuid, (usize, Option<Vec<u8>>)>,
     pub(crate) views: Projections,
+    /// By stream and fold.
+    pub(crate) snapshots: BTreeMap<(StreamName, u32), crate::snapshot::Snapshot>,
 }
 
 impl State {
