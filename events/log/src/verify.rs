@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use crate::log::{Filter, Log, LogError};
 
-/// Events in a page. Bounds memory: at 64 KiB each, 64 MiB.
-const PAGE: u32 = 1_024;
-/// Pages that are read and hashed at once.
-const AHEAD: usize = 3;
+/// Events in a page.
+const PAGE: u32 = 512;
+/// Pages that are read and hashed at once. Bounds memory: at 64 KiB for each event, 256 MiB.
+const AHEAD: usize = 8;
 /// Event ids that are kept, the highest that were seen.
 const IDS: usize = 1 << 15;
 

@@ -21,7 +21,7 @@ const ALL: i64 = i64::MAX;
 
 /// Appends that wait for one transaction are a crowd; the next ones are then judged and inserted while it is flushed.
 /// With fewer the way to the flusher and back costs more than it gains.
-const CROWD: usize = 32;
+const CROWD: usize = 4;
 /// Transactions after the last one with a crowd that still count as such: going from one to the other costs a few
 /// statements.
 const CALM: u32 = 256;

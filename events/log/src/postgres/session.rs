@@ -22,10 +22,11 @@ use crate::{
 /// How long a step may take, the wait for the lock included; a server that is silent for longer is left.
 const STEP: Duration = Duration::from_secs(25);
 
-/// Planned once per connection; see [`begin`].
+/// Planned once per connection, as all its statements are: each has its index, whatever it is asked. See [`begin`].
 fn prepare() -> String {
     format!(
-        "PREPARE midwatch_lock AS SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE; PREPARE midwatch_head (uuid) AS {HEAD}"
+        "SET plan_cache_mode = force_generic_plan; \
+         PREPARE midwatch_lock AS SELECT FROM ledger_lock WHERE id = 1 FOR UPDATE; PREPARE midwatch_head (uuid) AS {HEAD}"
     )
 }
 
