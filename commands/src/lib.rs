@@ -11,6 +11,7 @@ pub mod boundary;
 pub mod calendar;
 pub mod delivery;
 pub mod engine;
+pub mod mutant;
 pub mod reactions;
 pub mod recording;
 mod refusal;

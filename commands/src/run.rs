@@ -15,7 +15,10 @@ use midwatch_events::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Decider, Refusal};
+use crate::{
+    Decider, Refusal,
+    mutant::{Mutant, active},
+};
 
 /// A run nobody took for this long is closed, in seconds.
 pub const UNTAKEN_S: i64 = 900;
@@ -289,6 +292,7 @@ impl Run {
         let mut events: Vec<New<RunEvent>> = self
             .open_calls
             .values()
+            .filter(|_| !active(Mutant::OpenCallsAreForgotten))
             .map(|decision| {
                 let decision = decision.clone();
                 let unknown = RunEvent::ToolCallEnded {
@@ -342,7 +346,7 @@ impl Decider for Run {
             RunCommand::Take { worker, now } => {
                 let opened = self.live()?;
                 // Nothing a previous runner began is carried on: a run that was taken is closed as abandoned.
-                if self.take != 0 {
+                if self.take != 0 && !active(Mutant::TakeIsNotChecked) {
                     return Err(Refusal::Stale);
                 }
                 let deadline_us = now.plus_s(i64::from(opened.deadline_s));

@@ -12,6 +12,8 @@ use midwatch_events::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::mutant::{Mutant, active};
+
 /// Endings in a row, other than succeeded or cancelled, that switch a routine off.
 pub const FAILURES_MAX: u32 = 10;
 
@@ -89,7 +91,8 @@ impl Target {
         let dropped = self.queue.iter().filter(expired);
         let mut events: Vec<_> =
             dropped.map(|waiting| TargetEvent::Dropped(waiting.delivery, DropReason::Expired)).collect();
-        let next = self.queue.iter().find(|waiting| !expired(waiting));
+        let mut waiting = self.queue.iter().filter(|waiting| !expired(waiting));
+        let next = if active(Mutant::NewestDeliveryFirst) { waiting.next_back() } else { waiting.next() };
         if let (Some(next), None, true) = (next, self.live, may_start) {
             let key = claim_key(scope, &["delivery", &next.delivery.to_string()]);
             let run = RunId::derived(claim.namespace, &key.hash);

@@ -106,6 +106,44 @@ fn pure_crates_name_every_variant() {
     );
 }
 
+/// What the simulation could not play: tasks and time that are not handed in, and order that is drawn elsewhere.
+const NOT_PLAYED: &[&str] = &[
+    "tokio::spawn",
+    "tokio::task",
+    "tokio::time",
+    "spawn_blocking",
+    "HashMap",
+    "HashSet",
+    "RandomState",
+    "thread_rng",
+];
+
+/// What may stand there all the same, with the reason.
+const MAY_STAND: &[(&str, &str)] = &[
+    ("commands/engine/src/world.rs", "it is the real world, which the simulation replaces"),
+    ("commands/engine/src/handle.rs", "it finds folded states by their stream, and never goes through them in order"),
+];
+
+fn not_played(file: &File) -> Vec<String> {
+    let hits = code(file).filter_map(|(at, line)| Some((at, *NOT_PLAYED.iter().find(|word| line.contains(**word))?)));
+    let mut findings: Vec<_> = hits.map(|(at, word)| format!("{}:{at}: {word}", file.path)).collect();
+    let lines: Vec<_> = code(file).collect();
+    let draws = lines.windows(2).filter(|two| two[0].1.contains("select! {") && two[1].1.trim() != "biased;");
+    findings.extend(draws.map(|two| format!("{}:{}: a `select!` without `biased`", file.path, two[0].0)));
+    findings
+}
+
+#[test]
+fn the_engine_can_be_played() {
+    let files = files().into_iter().filter(|file| file.is_in("commands/engine/src") && !file.is_for_tests());
+    let files = files.filter(|file| MAY_STAND.iter().all(|(path, _)| *path != file.path));
+    expect_none(
+        &files.flat_map(|file| not_played(&file)).collect::<Vec<_>>(),
+        "The engine gets tasks, time and chance from its `World`, writes `biased;` first in a `select!`, and keeps what \
+         it goes through in ordered maps: else a seed of the simulation is not one play.",
+    );
+}
+
 fn is_too_long(file: &File) -> bool {
     !file.is_for_tests()
         && file.has_extension(&["rs", "sql", "html", "css", "js", "sh"])
@@ -169,6 +207,12 @@ mod self_test {
         assert!(impurities(&file("gateway/boundary/src/watchdog.rs", "Instant::now()")).is_empty());
         assert_eq!(impurities(&file("gateway/boundary/src/watchdog.rs", "use std::fs;")).len(), 1);
         assert_eq!(impurities(&file("a.rs", "#[cfg(test)]\nmod tests;\nuse std::net;")).len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_found() {
+        let text = "tokio::spawn(x);\ntokio::select! {\n    a = b => c,\n}\ntokio::select! {\n    biased;\n}";
+        assert_eq!(not_played(&file("a.rs", text)).len(), 2);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use midwatch_commands::{
     bot::Bot,
     calendar,
     engine::Engine as Deployment,
+    mutant::{Mutant, active},
     reactions::TargetId,
     routine::{self, Routine, RoutineCommand, Tick},
     run::{End, Run, RunCommand},
@@ -122,7 +123,8 @@ impl Engine {
                 claim = None;
             }
             let mut plan = Plan::default();
-            routine::keys(id, &events).into_iter().chain(extra.iter().copied()).for_each(|key| plan.key(key));
+            let keys = routine::keys(id, &events).into_iter().filter(|_| !active(Mutant::ClaimWithoutKey));
+            keys.chain(extra.iter().copied()).for_each(|key| plan.key(key));
             if under == Under::All || claim.is_some() {
                 around.behind.conditions.iter().for_each(|(stream, version)| plan.condition(stream.clone(), *version));
             }
@@ -290,7 +292,9 @@ impl Engine {
             if halt.state.halted.is_some() {
                 return Err(Refusal::Halted.into());
             }
-            plan.condition(StreamName::halt(), halt.version);
+            if !active(Mutant::ClaimIgnoresHalt) {
+                plan.condition(StreamName::halt(), halt.version);
+            }
         }
         if let Some((opened, work)) = opened {
             let run = StreamName::run(opened.run);
@@ -414,7 +418,9 @@ impl Engine {
             let mut plan = Plan::default();
             let last = plan.add(self.world(), &stream, turn.expected(), &events, &origin)?;
             let caused = last.map_or_else(|| origin.clone(), |event| origin.clone().because(event));
-            self.free(&mut plan, &opened, &end, &caused).await?;
+            if !active(Mutant::SettleIsForgotten) {
+                self.free(&mut plan, &opened, &end, &caused).await?;
+            }
             if let Some(appended) = turn.submit(plan, &events).await? {
                 return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
             }
@@ -479,6 +485,8 @@ impl Engine {
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
     pub async fn tick_as(&self, id: RoutineId, ticking: Ticking) -> Result<Done<Claimed>, EngineError> {
+        let wall = active(Mutant::LatenessByWallClock).then(|| self.world().clock.now());
+        let ticking = Ticking { now: wall.unwrap_or(ticking.now), ..ticking };
         let asked = Asked::<fn(&Routine) -> RoutineCommand>::Tick(ticking);
         self.on_routine(id, &Origin::of(Actor::Clock), &[], asked).await
     }

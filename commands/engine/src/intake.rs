@@ -11,6 +11,7 @@ use std::{
 use midwatch_commands::{
     Decider, Refusal,
     delivery::{Delivery, DeliveryCommand, status},
+    mutant::{Mutant, active},
     routine::Routine,
     trigger::{Secret, Trigger, TriggerCommand},
 };
@@ -109,8 +110,11 @@ impl Engine {
         };
         receipt.keep(self).await?;
         let mut plan = self.plan(receipt, &trigger, status)?;
-        plan.condition(StreamName::halt(), halt.version);
-        recorded_under.into_iter().for_each(|key| plan.key(key));
+        if !active(Mutant::IntakeIgnoresHalt) {
+            plan.condition(StreamName::halt(), halt.version);
+        }
+        let keys = recorded_under.into_iter().filter(|_| !active(Mutant::IntakeWithoutKey));
+        keys.for_each(|key| plan.key(key));
         match self.log().append(Append::from(plan)).await {
             Ok(appended) if !appended.duplicate => {
                 Ok(Step::Done(Taken { delivery: receipt.delivery, status, duplicate: false }))
@@ -224,7 +228,7 @@ impl Engine {
         if status == ReceivedStatus::Captured {
             let captured: Vec<New<_>> = trigger.state.decide(TriggerCommand::Capture(receipt.delivery))?;
             plan.add(self.world(), &trigger_stream, trigger.version, &captured, &origin)?;
-        } else {
+        } else if !active(Mutant::IntakeIgnoresTheDoor) {
             plan.condition(trigger_stream, trigger.version);
         }
         Ok(plan)

@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use midwatch_commands::run::End;
+use midwatch_commands::{
+    mutant::{Mutant, active},
+    run::End,
+};
 use midwatch_events::{
     Actor,
     id::RunId,
@@ -86,7 +89,8 @@ impl Watchman {
             *seen = fresh;
         }
         seen.reads += 1;
-        seen.reads >= READS_MIN && now.saturating_sub(seen.since) >= ABANDON_AFTER
+        let given_up_too_soon = active(Mutant::GivesUpTooSoon) && seen.reads >= 2;
+        given_up_too_soon || seen.reads >= READS_MIN && now.saturating_sub(seen.since) >= ABANDON_AFTER
     }
 
     /// Looks at all taken runs but those this process holds, and closes those whose holder is gone.

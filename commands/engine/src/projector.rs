@@ -262,10 +262,11 @@ async fn round(engine: &Engine) -> Result<Round, EngineError> {
     for (position, generations) in by_position {
         // One read feeds all that stand at the same place, which is nearly always all of them.
         let events = engine.log().read_all(position, BATCH, &Filter::default()).await?.0;
+        let decoded = decode_all(&events);
         for (view, generation, building) in generations {
             let applied = match events.is_empty() {
                 true => Applied { to: position, stopped: None },
-                false => apply(engine, view, &generation, position, &events).await?,
+                false => apply(engine, view, &generation, position, &decoded).await?,
             };
             round.moved |= applied.to > position;
             round.newer |= matches!(applied.stopped, Some(Stopped::Newer { .. }));
@@ -299,11 +300,11 @@ async fn apply(
     view: View,
     generation: &Generation,
     from: u64,
-    events: &[Recorded],
+    events: &[Decoded<'_>],
 ) -> Result<Applied, EngineError> {
-    let (decoded, mut stopped) = decode(view, events);
+    let (decoded, mut stopped) = readable(view, events);
     let keys: Vec<String> = {
-        let known = decoded.iter().filter_map(|(event, recorded)| Some((event.as_ref()?, recorded)));
+        let known = decoded.iter().filter_map(|(event, recorded)| Some(((*event)?, *recorded)));
         let mut keys: Vec<String> = known.flat_map(|(event, recorded)| view.keys(event, recorded)).collect();
         keys.sort_unstable();
         keys.dedup();
@@ -316,7 +317,7 @@ async fn apply(
     let mut writes = BTreeMap::new();
     let (mut to, mut at) = (from, Micros::default());
     for (event, recorded) in &decoded {
-        match event.as_ref().map(|event| view.apply(&mut rows, event, recorded)).transpose() {
+        match event.map(|event| view.apply(&mut rows, event, recorded)).transpose() {
             Ok(changed) => {
                 let changed = changed.into_iter().flatten();
                 writes.extend(changed.map(|write| (write.key.clone(), write)));
@@ -345,19 +346,27 @@ async fn apply(
     Ok(Applied { to, stopped })
 }
 
+/// An event, or why it cannot be read.
+type Decoded<'a> = (Result<AnyEvent, CodecError>, &'a Recorded);
+
+/// Once for all projections.
+fn decode_all(events: &[Recorded]) -> Vec<Decoded<'_>> {
+    events.iter().map(|recorded| (AnyEvent::decode(recorded), recorded)).collect()
+}
+
 /// The events this binary can read, up to the first it cannot; and that one. A damaged event of a family that `view`
 /// does not look at is passed by.
-fn decode(view: View, events: &[Recorded]) -> (Vec<(Option<AnyEvent>, &Recorded)>, Option<Stopped>) {
+fn readable<'a>(view: View, events: &'a [Decoded<'a>]) -> (Vec<(Option<&'a AnyEvent>, &'a Recorded)>, Option<Stopped>) {
     let mut decoded = Vec::with_capacity(events.len());
-    for recorded in events {
+    for (event, recorded) in events {
         let position = recorded.position;
-        match AnyEvent::decode(recorded) {
-            Ok(event) => decoded.push((Some(event), recorded)),
+        match event {
+            Ok(event) => decoded.push((Some(event), *recorded)),
             Err(CodecError::Unknown { wire }) => {
                 tracing::debug!(wire, position, "an event of a newer version; leaving it to one");
-                return (decoded, Some(Stopped::Newer { position, wire }));
+                return (decoded, Some(Stopped::Newer { position, wire: wire.clone() }));
             }
-            Err(_) if !looks_at(view, recorded.family()) => decoded.push((None, recorded)),
+            Err(_) if !looks_at(view, recorded.family()) => decoded.push((None, *recorded)),
             Err(error) => return (decoded, Some(Stopped::Poison { position, error: error.to_string() })),
         }
     }
@@ -445,7 +454,7 @@ async fn build(
             }
             continue;
         }
-        let applied = apply(engine, view, generation, position, &events).await?;
+        let applied = apply(engine, view, generation, position, &decode_all(&events)).await?;
         progress(name, applied.to, engine.log().head().await?);
         match applied.stopped {
             Some(Stopped::Newer { position, wire }) => {

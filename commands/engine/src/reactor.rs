@@ -8,6 +8,7 @@ use std::time::Duration;
 use midwatch_commands::{
     Refusal,
     delivery::{Delivery, DeliveryCommand},
+    mutant::{Mutant, active},
     reactions::{Reaction, TargetId, WorksFor, reactions},
     routine::{Routine, RoutineCommand},
     target::Queueing,
@@ -69,6 +70,9 @@ pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
     let categories = ["bot", "delivery", "routine", "trigger", "user"].map(str::to_owned).to_vec();
     let filter = Filter { categories, ..Filter::default() };
     let (events, scanned) = engine.log().read_all(from, BATCH, &filter).await?;
+    if active(Mutant::CheckpointMovesFirst) && scanned > from {
+        engine.views().advance(NAME, from, scanned).await?;
+    }
     for recorded in &events {
         if let Err(error) = react_to(engine, recorded).await {
             let reached = recorded.position.saturating_sub(1);
@@ -95,7 +99,7 @@ async fn react_to(engine: &Engine, recorded: &Recorded) -> Result<(), EngineErro
 
 #[tracing::instrument(name = "react", level = "debug", skip_all)]
 async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result<(), EngineError> {
-    let event = cause.event_id.to_string();
+    let event = if active(Mutant::ReactsWithoutKey) { engine.world().uuid() } else { cause.event_id }.to_string();
     let key = Key::new(&["react", &event, reaction.name()], &[event.as_bytes(), reaction.name().as_bytes()]);
     let mut origin = Origin::of(Actor::Engine).because(cause.event_id);
     origin.correlation.clone_from(&cause.correlation_id);

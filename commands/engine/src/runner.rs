@@ -14,6 +14,7 @@ use futures_util::{FutureExt as _, future::join_all};
 use midwatch_commands::{
     Refusal,
     bot::{Bot, BotCommand},
+    mutant::{Mutant, active},
     run::{End, Run, RunCommand},
 };
 use midwatch_events::{
@@ -282,7 +283,8 @@ impl Runner {
         // All at once: a database that is slow to answer must not make the last of many leases too old.
         let beats = self.held.iter_mut().map(|(run, held)| async move {
             held.beat += 1;
-            let sent = clock.monotonic();
+            let by_wall = active(Mutant::LeaseByWallClock);
+            let sent = if by_wall { Duration::from_micros(clock.now().0.unsigned_abs()) } else { clock.monotonic() };
             match lease::beat(log, run.uuid(), held.take, held.beat).await {
                 Ok(true) => held.alive.renewed(sent),
                 Ok(false) => {
@@ -366,7 +368,7 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
             None
         }
         ending = attempts(job, executor) => Some(ending),
-        () = clock.sleep(deadline) => Some(Ending {
+        () = clock.sleep(deadline), if !active(Mutant::DeadlineIsIgnored) => Some(Ending {
             outcome: Outcome::TimedOut,
             reason: Some(Reason::Deadline),
             headline: format!("It took longer than its {} s", deadline.as_secs()),

@@ -12,7 +12,12 @@ use midwatch_events::{
 use uuid::Uuid;
 
 use super::{Phase, Routine, zone_data};
-use crate::{Decider as _, calendar::Schedule, target::claim_key};
+use crate::{
+    Decider as _,
+    calendar::Schedule,
+    mutant::{Mutant, active},
+    target::claim_key,
+};
 
 /// A process with the `clock` role looks at a routine.
 #[derive(Clone, Debug)]
@@ -63,14 +68,16 @@ impl Routine {
         if self.over_max_runs() {
             return None;
         }
-        let after = self.ended_up_to.map_or(just_before(from), |ended| ended.max(just_before(from)));
+        let ended_up_to = self.ended_up_to.filter(|_| !active(Mutant::HighWaterIsForgotten));
+        let after = ended_up_to.map_or(just_before(from), |ended| ended.max(just_before(from)));
         schedule.next_after(after, anchor).map(|window| window.at)
     }
 
     /// Whether as many windows were claimed as ever may be.
     #[must_use]
     pub fn over_max_runs(&self) -> bool {
-        self.limits.max_runs.is_some_and(|max| self.target.windows_claimed >= max)
+        let more = u64::from(active(Mutant::OneRunMore));
+        self.limits.max_runs.is_some_and(|max| self.target.windows_claimed >= max + more)
     }
 
     /// How each window up to now ends. Nothing is recorded for windows that do not exist (design: routine paused,
@@ -98,7 +105,7 @@ impl Routine {
             return vec![rearmed];
         }
         let look = Look { routine: self, id, schedule, tick, delay_us: delay_us(schedule, id) };
-        if let (Some(window), None) = (self.queued, self.target.live) {
+        if let (Some(window), None, false) = (self.queued, self.target.live, active(Mutant::QueuedIsForgotten)) {
             return look.free_for(window, Cause::Schedule, self.next);
         }
         match self.next.filter(|window| look.late_us(*window) >= 0) {
@@ -138,7 +145,8 @@ impl Look<'_> {
 
     /// Later than the grace: exactly the grace still runs.
     fn is_late(&self, window: Micros) -> bool {
-        self.late_us(window) > i64::from(self.routine.limits.grace_s) * SECOND_US
+        let early_us = i64::from(active(Mutant::GraceEndsEarly));
+        self.late_us(window) > i64::from(self.routine.limits.grace_s) * SECOND_US - early_us
     }
 
     fn within_catch_up(&self, window: Micros) -> bool {
@@ -149,13 +157,14 @@ impl Look<'_> {
     }
 
     fn after(&self, window: Micros) -> Option<Micros> {
+        let window = if active(Mutant::NextFromNow) { self.tick.now } else { window };
         self.schedule.next_after(window, self.routine.anchor).map(|window| window.at)
     }
 
     /// A window inside its grace.
     fn on_time(&self, window: Micros, before: Option<RunId>) -> Vec<RoutineEvent> {
         let routine = self.routine;
-        let Some(live) = routine.target.live else {
+        let Some(live) = routine.target.live.filter(|_| !active(Mutant::LiveIsNotLookedAt)) else {
             return self.free_for(window, Cause::Schedule, self.after(window));
         };
         let (bot, next_us) = (routine.bot, self.after(window));
@@ -202,10 +211,14 @@ impl Look<'_> {
     fn late(&self, first: Micros) -> Vec<RoutineEvent> {
         let until = just_before(Micros(self.tick.now.0 - self.grace_us() - self.delay_us));
         let stretch = self.schedule.stretch(first, self.routine.anchor, until);
-        let (last, count) = stretch.map_or((first, 1), |more| (more.last.at, more.count + 1));
+        let one = u64::from(!active(Mutant::MissedCountIsShort));
+        let (last, count) = stretch.map_or((first, 1), |more| (more.last.at, more.count + one));
         let next = self.after(last);
         // A newer window that is on time runs by itself: then there is nothing to catch up on.
         let on_time = next.is_some_and(|next| self.late_us(next) >= 0);
+        if active(Mutant::CatchesUpOnEach) && self.within_catch_up(first) {
+            return self.catch_up(first, first, 1, self.after(first));
+        }
         if self.within_catch_up(last) && !on_time {
             return self.catch_up(first, last, count, next);
         }
@@ -244,7 +257,8 @@ impl Look<'_> {
     fn claim(&self, window: Micros, cause: Cause, next: Option<Micros>) -> RoutineEvent {
         let key = claim_key(&self.id.to_string(), &[&window.0.to_string()]);
         let claimed = self.routine.target.windows_claimed.saturating_add(1);
-        let more = self.routine.limits.max_runs.is_none_or(|max| claimed < max);
+        let one_more = u64::from(active(Mutant::OneRunMore));
+        let more = self.routine.limits.max_runs.is_none_or(|max| claimed < max + one_more);
         RoutineEvent::RunClaimed(RunClaimed {
             run: RunId::derived(self.tick.namespace, &key.hash),
             cause,

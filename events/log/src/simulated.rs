@@ -37,7 +37,7 @@ use crate::{
     writer::{check, raise, unavailable},
 };
 pub(crate) use state::State;
-use state::{Sent, Unanswered};
+use state::{Flushed, Sent, Unanswered};
 
 /// A future that is run by whoever made the weather.
 pub type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -98,8 +98,8 @@ pub trait Weather: fmt::Debug + Send + Sync + 'static {
     fn pause(&self, span: Duration) -> Boxed;
     /// Lets the store's own work go on beside everything else.
     fn spawn(&self, task: Boxed);
-    /// Told of each append of `port`, in order, once it is durable.
-    fn durable(&self, port: u32, events: &[Recorded]);
+    /// Told of each append of `port`, in order, once it is durable, with the hashes of its keys.
+    fn durable(&self, port: u32, events: &[Recorded], keys: &[[u8; 32]]);
 }
 
 /// A store in memory, found by its address for as long as it is registered.
@@ -159,10 +159,9 @@ impl Store {
         self.state().views.clear();
     }
 
-    /// The highest durable position.
-    #[must_use]
-    pub fn durable(&self) -> u64 {
-        self.state().durable
+    /// From now on what is not durable is read like what is: a fault, for those who must notice it.
+    pub fn open_the_gate(&self) {
+        self.state().gate_is_open = true;
     }
 
     /// The last event's leaf hash, chained over all that were ever durable: two runs that end with the same did the same.
@@ -245,8 +244,8 @@ impl Store {
     fn flush(&self, position: u64) {
         let (due, heads, position) = {
             let mut state = self.state();
-            for (port, events) in state.flush(position) {
-                self.weather.durable(port, &events);
+            for Flushed { port, events, keys } in state.flush(position) {
+                self.weather.durable(port, &events, &keys);
             }
             (state.answers(), state.heads.clone(), state.durable)
         };
@@ -425,7 +424,7 @@ impl SimulatedLog {
         from: u64,
         limit: u32,
     ) -> Result<Vec<Recorded>, LogError> {
-        self.ask(Operation::Read, |state| Ok(state.stream(stream, from, limit, state.durable))).await
+        self.ask(Operation::Read, |state| Ok(state.stream(stream, from, limit, state.shown()))).await
     }
 
     pub(crate) async fn load_stream(

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     log::{Log, LogError, Open},
     postgres,
-    sqlite::{self, SqliteLog},
+    sqlite::SqliteLog,
 };
 
 /// A state, and what it rests on.
@@ -49,7 +49,7 @@ pub async fn read(log: &Log, stream: &StreamName, fold: u32) -> Result<Option<Sn
                     .fetch_optional(snapshots)
                     .await;
             let read = row.and_then(|row| row.map(|row| snapshot(&row)).transpose());
-            read.map_err(|e| sqlite::failed("read a snapshot", &e))
+            read.map_err(|e| failed("read a snapshot", &e))
         }
         Log::Postgres(log) if log.mode() == Open::ReadOnly => Ok(None),
         Log::Postgres(log) => {
@@ -93,7 +93,7 @@ pub async fn write(log: &Log, stream: &StreamName, fold: u32, kept: &Snapshot) -
                 insert.execute(snapshots).await?;
                 older.execute(snapshots).await
             };
-            written.await.map(drop).map_err(|e| sqlite::failed("keep a snapshot", &e))
+            written.await.map(drop).map_err(|e| failed("keep a snapshot", &e))
         }
         Log::Postgres(log) if log.mode() == Open::ReadOnly => Ok(()),
         Log::Postgres(log) => {
@@ -165,5 +165,10 @@ async fn snapshots(log: &SqliteLog) -> Result<Option<&SqlitePool>, LogError> {
         .await?;
         Ok(pool)
     });
-    opened.await.map(Some).map_err(|e: sqlx::Error| sqlite::failed("open the snapshots", &e))
+    opened.await.map(Some).map_err(|e: sqlx::Error| failed("open the snapshots", &e))
+}
+
+/// What SQLite said of the lease file.
+fn failed(operation: &'static str, error: &sqlx::Error) -> LogError {
+    LogError::Unavailable { operation, reason: error.to_string() }
 }

@@ -74,7 +74,7 @@ impl Weather for Calm {
         drop(tokio::spawn(task));
     }
 
-    fn durable(&self, _port: u32, _events: &[Recorded]) {}
+    fn durable(&self, _port: u32, _events: &[Recorded], _keys: &[[u8; 32]]) {}
 }
 
 /// An address of an empty store in memory, in calm weather.

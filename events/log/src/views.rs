@@ -94,6 +94,10 @@ pub struct Generation {
     number: i64,
 }
 
+/// The longest lead, in seconds. One that would last longer was taken before the clock was set back: it is over, or
+/// nobody would lead until that time comes again.
+const LEAD_MAX_S: u32 = 60;
+
 /// How often a reader looks again for the active generation when it was dropped under its hands.
 const READ_ATTEMPTS: u32 = 5;
 
@@ -325,7 +329,7 @@ impl Views {
 
     /// Whether `process` leads `name` for the next `ttl_s` seconds: nobody did, the leader's time is up, or it is the
     /// leader already. Time goes by the database's clock; SQLite has none of its own, so there it goes by `now`, which
-    /// all processes on that machine share.
+    /// all processes on that machine share. At most 60 s.
     ///
     /// # Errors
     /// [`LogError`].

@@ -13,6 +13,7 @@ use midwatch_events::{
     AnyEvent, Micros, Recorded, StreamName,
     engine::EngineEvent,
     id::{DeliveryId, ProcessId, RoutineId, RunId, TriggerId},
+    key::Key,
 };
 
 pub(crate) use deliveries::Delivery;
@@ -95,12 +96,14 @@ struct Together {
     opened: BTreeSet<RunId>,
     ended: BTreeSet<RunId>,
     settled: BTreeSet<RunId>,
+    /// Hashes of the append's keys.
+    keys: Vec<[u8; 32]>,
 }
 
 impl Checker {
     /// Takes in one append that is durable.
-    pub(crate) fn append(&mut self, scene: &Scene<'_>, events: &[Recorded]) {
-        self.together = Together::default();
+    pub(crate) fn append(&mut self, scene: &Scene<'_>, events: &[Recorded], keys: &[[u8; 32]]) {
+        self.together = Together { keys: keys.to_vec(), ..Together::default() };
         for event in events {
             if self.tail.len() == TAIL {
                 self.tail.pop_front();
@@ -172,7 +175,7 @@ impl Checker {
 
     /// What one append must hold together.
     fn whole(&self) -> Verdict {
-        let Together { claimed, opened, ended, settled } = &self.together;
+        let Together { claimed, opened, ended, settled, keys: _ } = &self.together;
         if claimed != opened {
             return Err("a claim and the opening of its run are one append (promise 1)".to_owned());
         }
@@ -188,6 +191,12 @@ impl Checker {
             Place::Trigger(id) => self.triggers.get_mut(&id).map(|trigger| &mut trigger.target),
         };
         found.ok_or_else(|| "a target that does not exist".to_owned())
+    }
+
+    /// The append must carry this key: what it says can then never be said again, whatever anybody believes.
+    fn carries(&self, parts: &[&str]) -> Verdict {
+        let hash = Key::new(parts, &[]).hash;
+        if self.together.keys.contains(&hash) { Ok(()) } else { Err(format!("appended without its key {parts:?}")) }
     }
 
     /// Whether scheduling is halted.
@@ -225,8 +234,11 @@ impl Checker {
         self.routines.values().filter_map(|routine| routine.edge(now, self.lifted_at)).min()
     }
 
-    /// Whether a run is live.
-    pub(crate) fn busy(&self) -> bool {
+    /// Whether a run is live, or a window waits.
+    pub(crate) fn busy(&self, now: Micros) -> bool {
+        if self.routines.values().any(|routine| routine.is_waiting(now)) {
+            return true;
+        }
         let triggers = self.triggers.values().map(|trigger| &trigger.target);
         self.routines.values().map(|routine| &routine.target).chain(triggers).any(|target| target.live.is_some())
     }

@@ -186,13 +186,13 @@ impl Weather for Climate {
         self.stage.spawn(None, task);
     }
 
-    fn durable(&self, port: u32, events: &[Recorded]) {
+    fn durable(&self, port: u32, events: &[Recorded], keys: &[[u8; 32]]) {
         let now_us = self.stage.now_us();
         let mut inner = locked(&self.inner);
         inner.appends += 1;
         let Inner { checker, shown, .. } = &mut *inner;
         let none = VecDeque::new();
         let scene = Scene { port, now_us, shown: shown.get(&port).unwrap_or(&none) };
-        checker.append(&scene, events);
+        checker.append(&scene, events, keys);
     }
 }

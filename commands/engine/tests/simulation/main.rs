@@ -9,6 +9,7 @@ mod chance;
 mod checker;
 mod climate;
 mod machine;
+mod mutants;
 mod people;
 mod play;
 mod script;

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use midwatch_commands::mutant::{Mutant, active};
 use midwatch_events::id::{BotId, DeliveryId, RoutineId, RunId, TriggerId};
 use midwatch_log::simulated::Store;
 
@@ -23,13 +24,15 @@ use crate::{
 };
 
 /// How long after the last thing that happened time goes on step by step, in microseconds.
-const SETTLES: u64 = 2 * SECOND;
+const SETTLES: u64 = SECOND;
 /// How much later than asked those who poll may be woken while a run is live.
-const SLACK: u64 = 8 * SECOND;
+const SLACK: u64 = 9 * SECOND;
 /// How long nothing goes wrong at the end.
 const QUIET: u64 = 4 * HOUR;
 /// Appends a play may have.
 const APPENDS_MAX: u32 = 4_000;
+/// Steps after which it goes round in circles: many times what any play takes.
+const POLLS_MAX: u64 = 3_000_000;
 
 /// What people know, whichever process they asked.
 #[derive(Debug, Default)]
@@ -103,6 +106,9 @@ impl Play {
         ));
         let name = format!("play-{}", PLAYS.fetch_add(1, Ordering::Relaxed));
         let store = Store::register(&name, Arc::clone(&climate) as Arc<dyn midwatch_log::simulated::Weather>);
+        if active(Mutant::DurableGateIsOpen) {
+            store.open_the_gate();
+        }
         let offs = script.machines.iter().map(|_| Arc::default()).collect();
         Self {
             troupe: Troupe::new(Arc::clone(&stage)),
@@ -133,6 +139,9 @@ impl Play {
                 Some(owner) => {
                     self.polls += 1;
                     self.after(owner);
+                    if self.polls > POLLS_MAX {
+                        self.object("it goes round in circles");
+                    }
                     if self.failed() {
                         return;
                     }
@@ -141,6 +150,10 @@ impl Play {
                 None => {}
             }
         }
+    }
+
+    fn object(&self, sentence: &str) {
+        locked(&self.climate.inner).checker.note(Err(sentence.to_owned()));
     }
 
     fn failed(&self) -> bool {
@@ -194,7 +207,7 @@ impl Play {
         let hard = [exact, deed, due, resumes].into_iter().flatten().fold(phase, u64::min);
         let settles = now < self.last_move + SETTLES;
         let at = match late {
-            Some(late) if settles => hard.min(late + self.chance.below(SECOND / 2)),
+            Some(late) if settles => hard.min(late + self.chance.below(SECOND)),
             Some(late) if busy => hard.min(late + self.chance.between(SLACK / 2, SLACK)),
             _ => hard,
         };
@@ -211,7 +224,7 @@ impl Play {
         let store_now = self.climate.store_now();
         let (next, busy) = {
             let inner = locked(&self.climate.inner);
-            (inner.checker.next_instant(store_now), inner.checker.busy())
+            (inner.checker.next_instant(store_now), inner.checker.busy(store_now))
         };
         (next.map(|at| self.climate.true_us(at)).filter(|at| *at > now), busy)
     }
@@ -307,6 +320,12 @@ impl Play {
                 }
             }
             Deed::Again(n) => self.ask_again(n),
+            Deed::WhenDue(deed) => {
+                let due = self.due(now).0.filter(|due| due - now < 3 * DAY).unwrap_or(now);
+                // Just then, or while what began then is under way.
+                let later = self.chance.pick(&[0, 0, 1_000, 20_000, 2 * SECOND]);
+                self.script.at(due + self.chance.below(later + 1), *deed);
+            }
             deed => {
                 self.next_deed += 1;
                 self.asked.insert(self.next_deed, (deed, 0));

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use midwatch_events::{engine::Role, routine::Limits, trigger::Intake};
+use midwatch_events::{
+    engine::Role,
+    routine::{Limits, Missed, Overlap, Retry},
+    trigger::Intake,
+};
 use serde_json::json;
 
 use crate::{chance::Chance, climate::Outage, machine::YEAR_US};
@@ -59,6 +63,8 @@ pub(crate) enum Deed {
     Outage(u64, Outage),
     LoseProjections,
     PowerCut(u64),
+    /// When the next window is due.
+    WhenDue(Box<Deed>),
     /// People ask again, if nobody answered.
     Again(u64),
 }
@@ -111,12 +117,12 @@ impl Script {
         self.deeds.insert((at, self.next), deed);
     }
 
-    /// So many of them, at any time.
+    /// So many of them, at any time, and half of them just when a window is due.
     fn sprinkle(&mut self, chance: &mut Chance, times: u64, mut deed: impl FnMut(&mut Chance) -> Deed) {
         for _ in 0..times {
             let at = chance.between(HOUR, DAYS * DAY);
             let deed = deed(chance);
-            self.at(at, deed);
+            self.at(at, if chance.one_in(2) { Deed::WhenDue(Box::new(deed)) } else { deed });
         }
     }
 
@@ -126,6 +132,11 @@ impl Script {
             let limits = Limits {
                 grace_s: chance.pick(&[0, 30, 600, 600, 3_600]),
                 deadline_s: chance.pick(&[60, 300, 900]),
+                missed: chance.pick(&[Missed::Record, Missed::RunOnceWithin(7_200), Missed::RunOnceWithin(86_400)]),
+                overlap: chance.pick(&[Overlap::Skip, Overlap::QueueOne, Overlap::CancelLive]),
+                retry: chance.pick(&[None, None, Some(Retry { times: 2, backoff_s: 5 })]),
+                // Of the later ones only: the first two are due to the end.
+                max_runs: (self.routines.len() > 1 && chance.one_in(4)).then(|| chance.between(1, 20)),
                 ..Limits::default()
             };
             let at = if self.routines.len() < 2 { 20 * SECOND } else { chance.between(MINUTE, 5 * DAY) };
@@ -196,6 +207,8 @@ impl Script {
             if chance.one_in(2) {
                 let at = chance.between(3 * DAY, DAYS * DAY - DAY);
                 self.at(at, Deed::PauseTrigger(trigger));
+                self.at(at, Deed::Post(trigger, 2_000));
+                self.at(at, Deed::Post(trigger, 2_001));
                 self.at(at + chance.between(MINUTE, DAY), Deed::ResumeTrigger(trigger));
             }
         }
@@ -226,8 +239,11 @@ impl Script {
             let (n, routine) = (chance.below(5), any(chance));
             let schedule = self.schedule(chance, n);
             self.at(chance.between(DAY, DAYS * DAY), Deed::Edit(routine, schedule));
-            let limits = Limits { grace_s: chance.pick(&[0, 60, 600]), ..Limits::default() };
-            self.at(chance.between(DAY, DAYS * DAY), Deed::Limit(routine, limits));
+            let overlap = chance.pick(&[Overlap::Skip, Overlap::QueueOne, Overlap::CancelLive]);
+            let limits = Limits { grace_s: chance.pick(&[0, 60, 600]), overlap, ..Limits::default() };
+            if self.routines[routine].limits.max_runs.is_none() {
+                self.at(chance.between(DAY, DAYS * DAY), Deed::Limit(routine, limits));
+            }
         }
         if chance.one_in(3) && routines > 3 {
             self.at(chance.between(10 * DAY, DAYS * DAY), Deed::Delete(3));
@@ -235,8 +251,11 @@ impl Script {
         for _ in 0..chance.below(4) {
             let at = chance.between(DAY, DAYS * DAY - 2 * DAY);
             let span = if chance.one_in(4) { chance.between(HOUR, DAY) } else { chance.between(SECOND, HOUR) };
-            self.at(at, Deed::Halt);
+            self.at(at, if chance.one_in(2) { Deed::WhenDue(Box::new(Deed::Halt)) } else { Deed::Halt });
             self.at(at + span, Deed::Lift);
+            // Somebody sends just then.
+            self.at(at, Deed::Post(0, 1_000 + at % 1_000));
+            self.at(at, Deed::Post(1, 1_000 + at % 1_000));
         }
     }
 

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use midwatch_commands::run::{Run, RunCommand};
+use midwatch_commands::{
+    mutant::{Mutant, active},
+    run::{Run, RunCommand},
+};
 use midwatch_engine::{
     EngineError, Origin,
     handle::handle,
@@ -43,9 +46,9 @@ async fn work(job: Job, mut chance: Chance, climate: Arc<Climate>) -> Ending {
         }
     }
     let seconds = match chance.below(100) {
-        0..=79 => chance.between(1, 20),
-        80..=93 => chance.between(20, 200),
-        94..=96 => chance.between(200, 1_200),
+        0..=87 => chance.between(1, 20),
+        88..=96 => chance.between(20, 200),
+        97 => chance.between(200, 1_200),
         // It hangs.
         _ => 1_000_000,
     };
@@ -80,10 +83,15 @@ async fn call(job: &Job, chance: &mut Chance, climate: &Climate) -> Result<(), E
     };
     handle::<Run>(&job.engine, &stream, &origin, None, |_| Ok(decided.clone())).await?;
     let clock = &job.engine.world().clock;
+    if active(Mutant::ActsBeforeItIsDecided) {
+        locked(&climate.inner).checker.acts(run, call);
+    }
+    handle::<Run>(&job.engine, &stream, &origin, None, |_| Ok(decided.clone())).await?;
     let _busy = job.progress.busy();
-    clock.sleep(Duration::from_millis(chance.below(3_000))).await;
+    let most_ms = chance.pick(&[100, 3_000, 120_000]);
+    clock.sleep(Duration::from_millis(chance.below(most_ms))).await;
     // As the gateway asks, in the same breath as it acts.
-    if job.alive.may_act(clock.monotonic()) {
+    if !active(Mutant::ActsBeforeItIsDecided) && job.alive.may_act(clock.monotonic()) {
         locked(&climate.inner).checker.acts(run, call);
     }
     clock.sleep(Duration::from_millis(chance.below(20_000))).await;

@@ -38,6 +38,22 @@ pub(super) struct Unanswered {
     pub(super) answer: Result<Appended, AppendError>,
 }
 
+/// An append that is committed and not durable: who made it, up to where, under which keys.
+#[derive(Debug)]
+struct Unflushed {
+    port: u32,
+    last: u64,
+    keys: Vec<[u8; 32]>,
+}
+
+/// An append that is durable now.
+#[derive(Debug)]
+pub(super) struct Flushed {
+    pub(super) port: u32,
+    pub(super) events: Vec<Recorded>,
+    pub(super) keys: Vec<[u8; 32]>,
+}
+
 /// What a simulated store holds.
 #[derive(Debug, Default)]
 pub(crate) struct State {
@@ -49,8 +65,10 @@ pub(crate) struct State {
     keys: BTreeMap<[u8; 32], KnownKey>,
     pub(super) durable: u64,
     pub(super) chain: [u8; 32],
-    /// Who made each append that is committed and not durable, and its last position.
-    unflushed: Vec<(u32, u64)>,
+    /// Each append that is committed and not durable.
+    unflushed: VecDeque<Unflushed>,
+    /// See [`super::Store::open_the_gate`].
+    pub(super) gate_is_open: bool,
     unanswered: Vec<Unanswered>,
     /// What each process has sent and has not arrived, with how long it takes.
     pub(super) under_way: BTreeMap<u32, VecDeque<(Sent, Option<Duration>)>>,
@@ -68,6 +86,11 @@ pub(crate) struct State {
 impl State {
     fn committed(&self) -> u64 {
         self.events.len() as u64
+    }
+
+    /// Up to where readers see.
+    pub(super) fn shown(&self) -> u64 {
+        if self.gate_is_open { self.committed() } else { self.durable }
     }
 
     fn at(&self, position: u64) -> Option<&Recorded> {
@@ -111,7 +134,8 @@ impl State {
         let position = self.committed();
         if wrote {
             sent.counters.committed(events, erased, Duration::ZERO);
-            self.unflushed.push((sent.port, position));
+            let keys = sent.prepared.append.keys.iter().map(|key| key.hash).collect();
+            self.unflushed.push_back(Unflushed { port: sent.port, last: position, keys });
         }
         self.unanswered.push(Unanswered { position, sent, answer });
         Some(position)
@@ -133,16 +157,15 @@ impl State {
     }
 
     /// Makes everything up to `position` durable; the appends that are so by that.
-    pub(super) fn flush(&mut self, position: u64) -> Vec<(u32, Vec<Recorded>)> {
+    pub(super) fn flush(&mut self, position: u64) -> Vec<Flushed> {
         let mut flushed = Vec::new();
-        while let Some((port, last)) = self.unflushed.first().copied().filter(|(_, last)| *last <= position) {
-            self.unflushed.remove(0);
+        while let Some(Unflushed { port, last, keys }) = self.unflushed.pop_front_if(|append| append.last <= position) {
             let events: Vec<Recorded> = (self.durable + 1..=last).filter_map(|at| self.at(at)).cloned().collect();
             for event in &events {
                 self.chain = Sha256::new().chain_update(self.chain).chain_update(event.leaf_hash).finalize().into();
             }
             self.durable = last;
-            flushed.push((port, events));
+            flushed.push(Flushed { port, events, keys });
         }
         flushed
     }
@@ -190,12 +213,13 @@ impl State {
             (event_types.is_empty() || event_types.contains(&event.event_type))
                 && (categories.is_empty() || categories.iter().any(|category| category == event.stream.category()))
         };
-        let durable = usize::try_from(self.durable).unwrap_or(usize::MAX);
+        let shown = self.shown();
+        let durable = usize::try_from(shown).unwrap_or(usize::MAX);
         let after_at = usize::try_from(after).unwrap_or(usize::MAX).min(durable);
         let events: Vec<Recorded> =
             self.events[after_at..durable].iter().filter(passes).take(limit as usize).cloned().collect();
         let full = every || events.len() >= limit as usize;
-        let scanned = if full { events.last().map_or(after, |event| event.position) } else { self.durable.max(after) };
+        let scanned = if full { events.last().map_or(after, |event| event.position) } else { shown.max(after) };
         (events, scanned)
     }
 

@@ -52,7 +52,7 @@ impl Weather for Moody {
         Calm.spawn(task);
     }
 
-    fn durable(&self, _port: u32, _events: &[Recorded]) {}
+    fn durable(&self, _port: u32, _events: &[Recorded], _keys: &[[u8; 32]]) {}
 }
 
 async fn store(name: &str, moody: Moody) -> (Store, Arc<Moody>, Log) {

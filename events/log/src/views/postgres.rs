@@ -65,7 +65,8 @@ const ADVANCE_FIRST: &str =
 const LEAD: &str = "INSERT INTO midwatch_engine.leader AS leads (name, process, expires_at)
      VALUES ($1, $2, clock_timestamp() + $3 * interval '1 second')
      ON CONFLICT (name) DO UPDATE SET process = excluded.process, expires_at = excluded.expires_at
-     WHERE leads.process = excluded.process OR leads.expires_at <= clock_timestamp()";
+     WHERE leads.process = excluded.process OR leads.expires_at <= clock_timestamp()
+        OR leads.expires_at > clock_timestamp() + $4 * interval '1 second'";
 const GIVE_UP: &str = "DELETE FROM midwatch_engine.leader WHERE name = $1 AND process = $2";
 
 /// How often the schema is tried when another process makes it at the same moment.
@@ -311,6 +312,7 @@ impl PostgresViews {
 
     pub(super) async fn lead(&self, name: &str, process: Uuid, ttl_s: u32) -> Result<bool, LogError> {
         let lead = sqlx::query(LEAD).bind(name).bind(process.to_string()).bind(f64::from(ttl_s));
+        let lead = lead.bind(f64::from(super::LEAD_MAX_S));
         Ok(lead.execute(&self.pool).await.map_err(fault("lead"))?.rows_affected() == 1)
     }
 

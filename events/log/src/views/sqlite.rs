@@ -48,7 +48,7 @@ const ADVANCE_FIRST: &str =
     "INSERT INTO named_checkpoint (name, position) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING";
 const LEAD: &str = "INSERT INTO leader (name, process, expires_us) VALUES ($1, $2, $3)
      ON CONFLICT (name) DO UPDATE SET process = excluded.process, expires_us = excluded.expires_us
-     WHERE leader.process = excluded.process OR leader.expires_us <= $4";
+     WHERE leader.process = excluded.process OR leader.expires_us <= $4 OR leader.expires_us > $5";
 const GIVE_UP: &str = "DELETE FROM leader WHERE name = $1 AND process = $2";
 
 /// Rows, or keys, in one statement.
@@ -260,7 +260,8 @@ impl SqliteViews {
 
     pub(super) async fn lead(&self, name: &str, process: Uuid, ttl_s: u32, now: Micros) -> Result<bool, LogError> {
         let expires = now.plus_s(i64::from(ttl_s));
-        let lead = sqlx::query(LEAD).bind(name).bind(process.to_string()).bind(expires.0).bind(now.0);
+        let never = now.plus_s(i64::from(super::LEAD_MAX_S));
+        let lead = sqlx::query(LEAD).bind(name).bind(process.to_string()).bind(expires.0).bind(now.0).bind(never.0);
         Ok(lead.execute(&self.pools().await?.writer).await.map_err(fault("lead"))?.rows_affected() == 1)
     }
 

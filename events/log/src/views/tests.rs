@@ -663,6 +663,10 @@ async fn one_leads_until_its_time_is_up() {
         assert!(!views.lead("runs", one, 60, now).await.unwrap(), "only its own lead can be given up");
         views.give_up("runs", two).await.unwrap();
         assert!(views.lead("runs", one, 60, now).await.unwrap());
+        if place.url.starts_with("sqlite") {
+            // The clock was set back by a day: who led may be dead, and its time would not be up before tomorrow.
+            assert!(views.lead("runs", two, 2, now.plus_s(-86_400)).await.unwrap());
+        }
     }
 }
 

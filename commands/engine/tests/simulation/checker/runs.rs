@@ -25,6 +25,8 @@ pub(crate) struct Run {
     taken: Option<(ProcessId, u64)>,
     calls: BTreeMap<CallId, Call>,
     ended: bool,
+    /// Others closed it because its holder was gone.
+    given_up: bool,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +55,15 @@ impl Checker {
                 return Err("opened without a claim (promise 1)".to_owned());
             }
             let (deadline_s, opened_at) = (opened.deadline_s, recorded.recorded_at);
-            let run = Run { place, deadline_s, opened_at, taken: None, calls: BTreeMap::new(), ended: false };
+            let run = Run {
+                place,
+                deadline_s,
+                opened_at,
+                taken: None,
+                calls: BTreeMap::new(),
+                ended: false,
+                given_up: false,
+            };
             self.together.opened.insert(id);
             return self.runs.insert(id, run).map_or(Ok(()), |_| Err("opened twice".to_owned()));
         }
@@ -83,6 +93,7 @@ impl Checker {
             }
             RunEvent::Ended(ended) => {
                 run.ended = true;
+                run.given_up = ended.reason == Some(Reason::Lease) && worker != Some(scene.port);
                 self.together.ended.insert(id);
                 if self.runs[&id].calls.values().any(|call| !call.ended) {
                     return Err("it is over, and a call of it is neither done nor unknown (promise 3)".to_owned());
@@ -125,6 +136,9 @@ impl Checker {
 
     /// A tool acts. What let it is durable by now, and it acts once.
     pub(crate) fn acts(&mut self, id: RunId, call: CallId) {
+        if self.runs.get(&id).is_some_and(|run| run.given_up) {
+            self.note(Err("a tool acts for a run that others gave up (promise 1)".to_owned()));
+        }
         let found = self.runs.get_mut(&id).and_then(|run| run.calls.get_mut(&call));
         let verdict = match found.map(|call| std::mem::replace(&mut call.acted, true)) {
             None => Err("a tool acts before its decision is durable (promise 3)".to_owned()),
