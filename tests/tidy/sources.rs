@@ -191,7 +191,7 @@ fn lints_are_silenced_only_with_a_reason() {
 
 #[cfg(test)]
 mod self_test {
-    use super::{LONGEST, impurities, is_too_long, silenced, unstable_bytes};
+    use super::{LONGEST, impurities, is_too_long, not_played, silenced, unstable_bytes};
     use crate::File;
 
     fn file(path: &str, text: &str) -> File {

@@ -205,6 +205,7 @@ impl Routine {
 }
 
 impl Checker {
+    #[expect(clippy::too_many_lines, reason = "one arm for each event of a routine")]
     pub(super) fn routine(&mut self, scene: &Scene<'_>, recorded: &Recorded, event: &RoutineEvent) -> Verdict {
         let id = RoutineId::new(recorded.stream.uuid().ok_or("a stream without an id")?);
         let place = Place::Routine(id);
