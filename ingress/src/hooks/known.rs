@@ -114,11 +114,11 @@ impl Known {
 /// The trigger with this endpoint. A projection that is behind is caught up first: a trigger that another process has
 /// just made works at once.
 async fn look_up(engine: &Engine, endpoint: &str) -> Result<Option<TriggerId>, EngineError> {
-    if let Some(found) = row(engine, endpoint).await? {
-        return Ok(Some(found));
-    }
-    if projector::as_of::<Triggers>(engine).await?.0 >= engine.log().head().await? {
-        return Ok(None);
+    // Before the row: a projection that comes to the head after it was read would hide that the row was too old.
+    let behind = projector::as_of::<Triggers>(engine).await?.0 < engine.log().head().await?;
+    let found = row(engine, endpoint).await?;
+    if found.is_some() || !behind {
+        return Ok(found);
     }
     projector::catch_up(engine).await?;
     row(engine, endpoint).await

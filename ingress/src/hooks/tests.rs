@@ -366,6 +366,17 @@ async fn a_trigger_that_another_process_just_made_works_at_once() {
     answered(server.deliver(&hook).body("x").send().await.unwrap(), StatusCode::ACCEPTED).await;
 }
 
+/// The projections come to the head while the first delivery looks its trigger up: at every moment of it, it is found.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_delivery_of_a_new_trigger_always_finds_it() {
+    let server = Server::start().await;
+    for n in 0..60 {
+        let hook = server.hook().await;
+        tokio::time::sleep(Duration::from_micros(n * 100)).await;
+        answered(server.deliver(&hook).body("x").send().await.unwrap(), StatusCode::ACCEPTED).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rotated_secret_and_its_old_one_are_good_as_long_as_said() {
     let server = Server::start().await;
