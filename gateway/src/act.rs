@@ -90,6 +90,7 @@ async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duratio
     let run_stream = StreamName::run(job.run);
     let repeat_stream = StreamName::repeat(job.opened.bot, &decided.resolved.fingerprint.0);
     let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&run_stream).because(decided.event);
+    let mut lane = None;
     for attempt in 0..TRIES {
         let run = engine.load::<Run>(&run_stream).await?;
         let command = RunCommand::EndCall {
@@ -116,7 +117,11 @@ async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duratio
         if plan.commit(engine.log()).await?.is_some() {
             return Ok(());
         }
-        pause(job, attempt).await;
+        if lane.is_none() {
+            lane = Some(engine.lane(&repeat_stream).await);
+        } else {
+            pause(job, attempt).await;
+        }
     }
     Err(Stop::Engine(EngineError::Fault(
         "too many processes make this call at once; its outcome is unknown".to_owned(),
