@@ -316,6 +316,9 @@ impl Run {
             | RunCommand::StartTurn { .. }
             | RunCommand::FinishTurn { .. }
             | RunCommand::Decide { .. }
+            | RunCommand::Ask { .. }
+            | RunCommand::AnswerApproval { .. }
+            | RunCommand::ExpireApproval { .. }
             | RunCommand::EndCall { .. }
             | RunCommand::FailAttempt { .. }
             | RunCommand::End(_) => vec![],

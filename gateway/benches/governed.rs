@@ -13,6 +13,7 @@ use midwatch_engine::{
     deployment::Outside,
     handle::{Plan, handle},
     leases::Alive,
+    progress::Progress,
     routines::NewRoutine,
     runner::Job,
     world::World,
@@ -57,7 +58,8 @@ async fn job(engine: &Engine, bot: BotId) -> Job {
     let opened = engine.load::<Run>(&stream).await.unwrap().state.opened.unwrap();
     let alive = Alive::default();
     alive.renewed(engine.world().clock.monotonic() + Duration::from_secs(3_600));
-    Job { engine: engine.clone(), run, take: 1, opened, work: Work::default(), alive }
+    let progress = Progress::from(engine.world().clock.monotonic());
+    Job { engine: engine.clone(), run, take: 1, opened, work: Work::default(), alive, progress }
 }
 
 /// A call of the tool that does least.

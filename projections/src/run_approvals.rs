@@ -115,6 +115,9 @@ impl Projection for Approvals {
             | RunEvent::TurnStarted { .. }
             | RunEvent::TurnFinished { .. }
             | RunEvent::ToolCallEnded { .. }
+            | RunEvent::AttemptFailed { .. }
+            | RunEvent::CallOutcomeLate { .. }
+            | RunEvent::ReportedLate { .. }
             | RunEvent::Ended(_) => {}
         }
     }
@@ -142,6 +145,9 @@ fn of(event: &AnyEvent) -> Option<ApprovalId> {
             | RunEvent::TurnStarted { .. }
             | RunEvent::TurnFinished { .. }
             | RunEvent::ToolCallEnded { .. }
+            | RunEvent::AttemptFailed { .. }
+            | RunEvent::CallOutcomeLate { .. }
+            | RunEvent::ReportedLate { .. }
             | RunEvent::Ended(_) => None,
         },
         AnyEvent::Bot(_)
@@ -164,6 +170,9 @@ impl ApprovalRow {
                 | RunContent::TurnFinished { .. }
                 | RunContent::ToolCallDecided { .. }
                 | RunContent::ToolCallEnded { .. }
+                | RunContent::AttemptFailed { .. }
+                | RunContent::CallOutcomeLate { .. }
+                | RunContent::ReportedLate { .. }
                 | RunContent::Ended { .. },
             )
             | None => None,

@@ -7,7 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    approvals, audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, senders, shapes, status, triggers,
+    approvals, audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, senders, shapes, status,
+    triggers,
 };
 use crate::auth::SESSION_COOKIE;
 
