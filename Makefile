@@ -56,6 +56,10 @@ accept: ## Run every test and write the snapshots anew; review them with git dif
 	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
 	MIDWATCH_ACCEPT=1 INSTA_UPDATE=always TRYCMD=overwrite scripts/with-services.sh $(NEXTEST) --locked --no-fail-fast
 
+.PHONY: bench-gateway
+bench-gateway: ## Measure the gateway: rules beside two other CELs, what-if, governed calls on PostgreSQL
+	benches/gateway/run.sh
+
 .PHONY: bench
 bench: ## Measure beside other event stores, and write docs/benchmarks.md (QUICK=1: under three minutes, writes nothing)
 	benches/run.sh

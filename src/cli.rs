@@ -76,6 +76,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "serve")]
     #[command(subcommand)]
     Bot(verbs::bot::Bot),
+    /// Answer calls that a rule says to ask a person about
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Approval(verbs::approval::Approval),
     /// Look at, check, try and publish the rules that every tool call is judged by
     #[cfg(feature = "serve")]
     #[command(subcommand)]

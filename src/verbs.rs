@@ -1,6 +1,8 @@
 //! One thin file per verb: read what was typed, ask, show the answer.
 
 #[cfg(feature = "serve")]
+pub(crate) mod approval;
+#[cfg(feature = "serve")]
 pub(crate) mod audit;
 #[cfg(feature = "serve")]
 pub(crate) mod bot;
@@ -57,6 +59,8 @@ pub(crate) async fn run(verb: Verb, globals: &Globals) -> Result<ExitCode, Failu
         Verb::Run(run) => Box::pin(run.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Trigger(trigger) => Box::pin(trigger.run(globals)).await,
+        #[cfg(feature = "serve")]
+        Verb::Approval(approval) => Box::pin(approval.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Bot(bot) => Box::pin(bot.run(globals)).await,
         #[cfg(feature = "serve")]

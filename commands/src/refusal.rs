@@ -64,6 +64,15 @@ pub enum Refusal {
     /// Another delivery than the sample was named.
     #[error("the sample is another delivery; read it again and confirm that one")]
     OtherSample,
+    /// An approval has its one answer.
+    #[error("this was answered already: {0}")]
+    Answered(&'static str),
+    /// Another call than the one that waits was answered.
+    #[error("what was shown is not what waits; look at it again")]
+    OtherCall,
+    /// They may not answer this.
+    #[error("{0}")]
+    NotApprover(&'static str),
     /// A link was used, or is too old, or never was.
     #[error("this sign-in link was used or has expired; `midwatch user link` makes a new one")]
     LinkSpent,
@@ -88,6 +97,9 @@ impl Refusal {
             | Self::TurnLimit { .. }
             | Self::NoSample
             | Self::OtherSample
+            | Self::Answered(_)
+            | Self::OtherCall
+            | Self::NotApprover(_)
             | Self::LinkSpent => RefusalKind::Refused,
         }
     }
@@ -110,6 +122,9 @@ impl Refusal {
             Self::TurnLimit { .. } => "turn_limit",
             Self::NoSample => "no_sample",
             Self::OtherSample => "other_sample",
+            Self::Answered(_) => "answered",
+            Self::OtherCall => "other_call",
+            Self::NotApprover(_) => "not_approver",
             Self::LinkSpent => "link_spent",
         }
     }

@@ -4,13 +4,15 @@
 //! worker that was given up can change nothing any more. Holds promise 3 together with the gateway: a call is decided
 //! before it acts, and whatever is still open when the run ends is recorded as unknown, never repeated.
 
+mod approvals;
+
 use std::collections::BTreeMap;
 
 use midwatch_events::{
     Micros, New,
-    id::{CallId, ProcessId},
+    id::{ApprovalId, CallId, ProcessId},
     key::Digest,
-    run::{CallResult, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RunContent, RunEvent, Work},
+    run::{ApprovalRequested, CallResult, Decision, Ended, Opened, Outcome, Reason, RunContent, RunEvent, Work},
     time::SECOND_US,
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ use crate::{
     Decider, Refusal,
     mutant::{Mutant, active},
 };
+
+pub use approvals::{APPROVAL_S, Answerer, Approval, Asking};
 
 /// A run nobody took for this long is closed, in seconds.
 pub const UNTAKEN_S: i64 = 900;
@@ -50,6 +54,10 @@ pub struct Run {
     pub fingerprints: Vec<Digest>,
     /// Calls that were let through and have no outcome yet.
     pub open_calls: BTreeMap<CallId, Decision>,
+    /// Calls that wait for a person, with their place: ordinal and turn.
+    pub asked_calls: BTreeMap<CallId, (u32, u32)>,
+    /// What persons were asked, oldest first.
+    pub approvals: Vec<Approval>,
     /// How it ended.
     pub ended: Option<(Outcome, Option<Reason>)>,
     /// The Bot has answered a turn.
@@ -98,6 +106,39 @@ pub enum RunCommand {
         decision: Box<Decision>,
         /// Arguments, context and fingerprint for people.
         content: RunContent,
+    },
+    /// The gateway judged a call, a rule says to ask, and nobody was asked about this yet.
+    Ask {
+        /// The runner's take.
+        take: u32,
+        /// The judgement; its ordinal and turn are set here.
+        decision: Box<Decision>,
+        /// Arguments, context and fingerprint for people.
+        content: RunContent,
+        /// What is asked.
+        asked: Box<ApprovalRequested>,
+        /// Its words.
+        words: RunContent,
+    },
+    /// Somebody answers an approval.
+    AnswerApproval {
+        /// The approval.
+        approval: ApprovalId,
+        /// The digest they were shown.
+        digest: Digest,
+        /// Yes or no.
+        yes: bool,
+        /// Who they are.
+        by: Answerer,
+        /// The store's time.
+        now: Micros,
+    },
+    /// Nobody answered an approval in time.
+    ExpireApproval {
+        /// The approval.
+        approval: ApprovalId,
+        /// The store's time.
+        now: Micros,
     },
     /// A call has an outcome.
     EndCall {
@@ -278,6 +319,9 @@ impl Run {
             | RunCommand::StartTurn { .. }
             | RunCommand::FinishTurn { .. }
             | RunCommand::Decide { .. }
+            | RunCommand::Ask { .. }
+            | RunCommand::AnswerApproval { .. }
+            | RunCommand::ExpireApproval { .. }
             | RunCommand::EndCall { .. }
             | RunCommand::FailAttempt { .. }
             | RunCommand::End(_) => vec![],
@@ -289,22 +333,19 @@ impl Run {
             Some(take) => self.held(take)?,
             None => self.live()?,
         };
-        let mut events: Vec<New<RunEvent>> = self
-            .open_calls
-            .values()
-            .filter(|_| !active(Mutant::OpenCallsAreForgotten))
-            .map(|decision| {
-                let decision = decision.clone();
-                let unknown = RunEvent::ToolCallEnded {
-                    decision,
-                    result: CallResult::Unknown,
-                    result_digest: None,
-                    result_bytes: None,
-                    duration_us: None,
-                };
-                unknown.into()
-            })
-            .collect();
+        let mut events = self.withdraw_all();
+        let open = self.open_calls.values().filter(|_| !active(Mutant::OpenCallsAreForgotten));
+        events.extend(open.map(|decision| {
+            let decision = decision.clone();
+            let unknown = RunEvent::ToolCallEnded {
+                decision,
+                result: CallResult::Unknown,
+                result_digest: None,
+                result_bytes: None,
+                duration_us: None,
+            };
+            New::from(unknown)
+        }));
         let ended = Ended {
             unattended: Some(opened.unattended),
             run: opened.run,
@@ -329,7 +370,7 @@ impl Decider for Run {
     type Event = RunEvent;
     type Command = RunCommand;
 
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
 
     fn rests_on_instant(event: &RunEvent) -> bool {
         matches!(event, RunEvent::Opened(_) | RunEvent::Taken { .. })
@@ -366,8 +407,19 @@ impl Decider for Run {
             }
             RunCommand::Decide { take, decision, content } => {
                 self.held(take)?;
-                let decision = Decision { ordinal: self.calls + 1, turn: self.turn, ..*decision };
-                vec![New::with(RunEvent::ToolCallDecided(decision), content)]
+                self.judged(*decision, content, None)?
+            }
+            RunCommand::Ask { take, decision, content, asked, words } => {
+                self.held(take)?;
+                self.judged(*decision, content, Some(New::with(RunEvent::ApprovalRequested(*asked), words)))?
+            }
+            RunCommand::AnswerApproval { approval, digest, yes, by, now } => {
+                self.live()?;
+                self.answer(approval, &digest, yes, by, now)?
+            }
+            RunCommand::ExpireApproval { approval, now } => {
+                self.live()?;
+                self.expire(approval, now)?
             }
             RunCommand::EndCall { take, call, result, result_digest, result_bytes, duration_us, content } => {
                 self.held(take)?;
@@ -407,16 +459,9 @@ impl Decider for Run {
                 self.retry_at = None;
             }
             RunEvent::TurnFinished { .. } => self.answered = true,
-            RunEvent::ToolCallDecided(decision) => {
-                self.calls = self.calls.saturating_add(1);
-                self.fingerprints.push(decision.fingerprint);
-                match decision.decision {
-                    DecisionKind::Refused => self.refused = self.refused.saturating_add(1),
-                    DecisionKind::Allowed | DecisionKind::Asked => {
-                        self.open_calls.insert(decision.call, decision.clone());
-                    }
-                }
-            }
+            RunEvent::ToolCallDecided(decision) => self.decided(decision),
+            RunEvent::ApprovalRequested(asked) => self.requested(asked),
+            RunEvent::ApprovalAnswered(answered) => self.answered_by(answered),
             RunEvent::ToolCallEnded { decision, result, .. } => {
                 self.open_calls.remove(&decision.call);
                 if *result == CallResult::Unknown {

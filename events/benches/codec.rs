@@ -42,6 +42,7 @@ fn decided() -> New<RunEvent> {
         repeat_count: 1,
         repeat_same_result: 0,
         repeat_cycle: 0,
+        approval: None,
     };
     let content = RunContent::ToolCallDecided {
         arguments: r#"{"path":"reports/today.md","text":"All is well."}"#.to_owned(),

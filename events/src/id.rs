@@ -37,6 +37,9 @@ pub enum Process {}
 /// Marks ids of tool calls.
 #[derive(Debug)]
 pub enum Call {}
+/// Marks ids of approvals.
+#[derive(Debug)]
+pub enum Approval {}
 /// Marks ids of blobs.
 #[derive(Debug)]
 pub enum Blob {}
@@ -59,6 +62,8 @@ pub type TokenId = Id<Token>;
 pub type ProcessId = Id<Process>;
 /// Id of one tool call.
 pub type CallId = Id<Call>;
+/// Id of an approval.
+pub type ApprovalId = Id<Approval>;
 /// Id of a blob.
 pub type BlobId = Id<Blob>;
 

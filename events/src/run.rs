@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     codec::Family,
-    id::{BlobId, BotId, CallId, DeliveryId, ProcessId, RoutineId, RunId, TriggerId, UserId},
+    id::{ApprovalId, BlobId, BotId, CallId, DeliveryId, ProcessId, RoutineId, RunId, TriggerId, UserId},
     key::Digest,
     time::Micros,
 };
@@ -75,6 +75,13 @@ pub enum RunEvent {
         /// When the next one begins.
         retry_at_us: Micros,
     },
+    /// A rule said to ask a person about one exact call, and it waits.
+    #[serde(rename = "run.approval_requested/1")]
+    ApprovalRequested(ApprovalRequested),
+    /// An approval has its one answer. Who gave it is the event's actor: a person, the clock when time was up, the
+    /// engine when nothing waits for it any more.
+    #[serde(rename = "run.approval_answered/1")]
+    ApprovalAnswered(ApprovalAnswered),
     /// The run is over.
     #[serde(rename = "run.ended/1")]
     Ended(Ended),
@@ -148,6 +155,14 @@ pub enum RunContent {
     AttemptFailed {
         /// What went wrong.
         error: String,
+    },
+    /// Beside [`RunEvent::ApprovalRequested`].
+    #[serde(rename = "run.approval_requested/1")]
+    ApprovalRequested {
+        /// What the call would act on, for people.
+        fingerprint: String,
+        /// Its arguments as JSON text, secrets redacted.
+        arguments: String,
     },
     /// Beside [`RunEvent::Ended`].
     #[serde(rename = "run.ended/1")]
@@ -280,6 +295,95 @@ pub struct Decision {
     pub repeat_same_result: u32,
     /// How often a sequence of 2 to 5 calls has come round.
     pub repeat_cycle: u32,
+    /// The approval it waits for, or that let it through: one that lets a call through is spent by this event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalId>,
+}
+
+/// A rule said to ask a person about one exact call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRequested {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// The call that asked first.
+    pub call: CallId,
+    /// HMAC over Bot, tool, the tool's definition, target, arguments and boundary version: what is answered.
+    pub digest: Digest,
+    /// The tool.
+    pub tool: String,
+    /// The rule that says to ask.
+    pub rule: String,
+    /// The boundary's version.
+    pub boundary: u64,
+    /// Who may answer.
+    pub approvers: Approvers,
+    /// Whose rights the run has.
+    pub owner: UserId,
+    /// Whether nobody was watching.
+    pub unattended: bool,
+    /// The run.
+    pub run: RunId,
+    /// The Bot.
+    pub bot: BotId,
+    /// The run's routine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routine: Option<RoutineId>,
+    /// The run's trigger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<TriggerId>,
+    /// The store's time at which it expires.
+    pub expires_us: Micros,
+}
+
+/// An approval has its one answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalAnswered {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// The call that asked first.
+    pub call: CallId,
+    /// What it says.
+    pub answer: ApprovalAnswer,
+    /// The digest that was answered.
+    pub digest: Digest,
+    /// The tool.
+    pub tool: String,
+    /// The rule that said to ask.
+    pub rule: String,
+    /// The run.
+    pub run: RunId,
+    /// The Bot.
+    pub bot: BotId,
+    /// The run's routine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routine: Option<RoutineId>,
+    /// The run's trigger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<TriggerId>,
+}
+
+/// What became of an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalAnswer {
+    /// A person said yes.
+    Approved,
+    /// A person said no.
+    Declined,
+    /// Nobody answered in time.
+    Expired,
+    /// Nothing waits for it any more: its run ended, or the call was judged anew.
+    Withdrawn,
+}
+
+/// Who may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Approvers {
+    /// Admins and the owner.
+    Any,
+    /// Admins who are not the owner.
+    NotOwner,
 }
 
 /// The run is over.
@@ -455,6 +559,10 @@ pub enum RefusalCause {
     Unjudged,
     /// Too many processes made the same call at once.
     Contended,
+    /// A person was asked and said no.
+    Declined,
+    /// A person was asked and nobody answered in time.
+    Expired,
 }
 
 /// What became of a call that was let through.

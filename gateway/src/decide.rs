@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use midwatch_boundary::{Judgement, Verdict as Said};
+use midwatch_boundary::{Judgement, Unattended, Verdict as Said};
 use midwatch_commands::{
     Decider, Refusal,
     bot::Bot,
@@ -19,13 +19,13 @@ use midwatch_engine::{
 };
 use midwatch_events::{
     Actor, Micros, StreamName,
-    id::CallId,
+    id::{ApprovalId, CallId},
     run::{Decision, DecisionKind, RefusalCause, RunContent, Verdict},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    Gateway, act,
+    Gateway, act, approval,
     resolve::{Resolved, resolve},
 };
 
@@ -91,6 +91,16 @@ pub(crate) struct Decided {
     pub(crate) resolved: Resolved,
     pub(crate) sentence: Option<String>,
     pub(crate) event: uuid::Uuid,
+    counts: Counts,
+}
+
+/// What was counted when a call was made. One that is decided again, after a person was asked, is the same attempt.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    counted: Counted,
+    cycle: u32,
+    /// Calls of the run before it.
+    calls: u32,
 }
 
 /// Everything a decision rests on, with the versions that become its conditions.
@@ -102,62 +112,90 @@ struct Basis {
     now: Micros,
 }
 
+/// One try to decide.
+struct Try<'c> {
+    job: &'c Job,
+    call: &'c Call,
+    id: CallId,
+    /// What was counted when it was made, where it was decided before.
+    counts: Option<Counts>,
+    contended: bool,
+}
+
 impl Gateway {
-    /// Takes one call through the door.
+    /// Takes one call through the door. Where a rule says to ask, this waits for the answer.
     ///
     /// # Errors
     /// [`Stop`]: the run cannot go on, and the call did not act.
     pub async fn call(&self, job: &Job, call: Call) -> Result<Answer, Stop> {
-        let decided = self.decide(job, &call).await?;
-        match decided.decision.decision {
-            DecisionKind::Allowed => act::act(self, job, &call, decided).await,
-            DecisionKind::Refused | DecisionKind::Asked => Ok(refused(&decided)),
+        let id = CallId::new(job.engine.world().uuid());
+        let mut counts = None;
+        loop {
+            let decided = self.decide(job, &call, id, counts).await?;
+            match decided.decision.decision {
+                DecisionKind::Allowed => return act::act(self, job, &call, decided).await,
+                DecisionKind::Refused => return Ok(refused(&decided)),
+                // Whatever came of asking, the call is judged again: by the boundary that is in force then.
+                DecisionKind::Asked => approval::wait(job, &decided.decision).await?,
+            }
+            counts = Some(decided.counts);
         }
     }
 
     #[tracing::instrument(name = "decide", level = "debug", skip_all)]
-    async fn decide(&self, job: &Job, call: &Call) -> Result<Decided, Stop> {
-        let id = CallId::new(job.engine.world().uuid());
+    async fn decide(&self, job: &Job, call: &Call, id: CallId, counts: Option<Counts>) -> Result<Decided, Stop> {
         for attempt in 0..TRIES {
-            if let Some(decided) = self.decide_once(job, call, id, false).await? {
+            if let Some(decided) = self.decide_once(Try { job, call, id, counts, contended: false }).await? {
                 return Ok(decided);
             }
             pause(job, attempt).await;
         }
         // Too many processes make the same call at once: refused, and that is recorded too, without the count.
-        match self.decide_once(job, call, id, true).await? {
+        match self.decide_once(Try { job, call, id, counts, contended: true }).await? {
             Some(decided) => Ok(decided),
             None => Err(Stop::Engine(EngineError::Fault("the call could not be decided; try again".to_owned()))),
         }
     }
 
     /// One try; none when something it rests on has changed meanwhile.
-    async fn decide_once(&self, job: &Job, call: &Call, id: CallId, contended: bool) -> Result<Option<Decided>, Stop> {
+    async fn decide_once(&self, this: Try<'_>) -> Result<Option<Decided>, Stop> {
+        let Try { job, call, id, .. } = this;
         let basis = basis(job).await?;
         let granted = basis.bot.state.tools.contains(&call.tool) && !basis.bot.state.retired;
         let secrets = job.engine.secrets()?;
         let mut resolved = resolve(self.tools(), secrets, &call.tool, &call.arguments, granted);
-        if contended {
+        if this.contended {
             let sentence = "too many processes make this call at once".to_owned();
             resolved.refusal = Some((RefusalCause::Contended, sentence));
         }
         let stream = StreamName::repeat(job.opened.bot, &resolved.fingerprint.0);
-        // Equal calls of one process follow each other here, and each is counted with those before it.
-        let turn = job.engine.enter::<Repeat>(&stream).await?;
-        let counts = &turn.loaded().state;
-        let counted = counts.count(basis.now, job.engine.repeat_window_s());
-        self.fill(job, &basis, counted, &mut resolved);
+        // Equal calls of one process follow each other here, and each is counted with those before it. A call that is
+        // decided again was counted when it was made.
+        let turn = match this.counts {
+            Some(_) => None,
+            None => Some(job.engine.enter::<Repeat>(&stream).await?),
+        };
+        let counts = match (&turn, this.counts) {
+            (Some(turn), None) => counted(job, &basis, &resolved, &turn.loaded().state),
+            (_, Some(counts)) => counts,
+            (None, None) => return Ok(None),
+        };
+        self.fill(job, &basis, counts, &mut resolved);
         let judgement = self.judged(&basis, &resolved).await;
-        let (decision, sentence) = decision(job, call, id, &basis, &resolved, counted, judgement);
+        let mut weighed = weigh(job.opened.unattended, &resolved, judgement.as_ref());
+        let digest = approval::digest(self, job, call, &resolved, basis.boundary.1)?;
+        let anew = approval::weigh(&basis.run.state, &digest, job, &mut weighed);
+        let decision = decision(&this, &basis, &resolved, counts, judgement.as_ref(), &weighed);
 
         let run_stream = StreamName::run(job.run);
         let origin = Origin::of(Actor::Bot(job.opened.bot)).within(&run_stream);
         let world = job.engine.world();
         let mut plan = Plan::default();
         let mut attempts = Vec::new();
-        if !contended {
+        if let Some(turn) = turn.as_ref().filter(|_| !this.contended) {
             let attempted = attempted(job, id, &basis, &resolved);
-            attempts = counts.decide(RepeatCommand::Attempt(Box::new(attempted))).map_err(Stop::Lost)?;
+            let command = RepeatCommand::Attempt(Box::new(attempted));
+            attempts = turn.loaded().state.decide(command).map_err(Stop::Lost)?;
             plan.add(world, &stream, turn.expected(), &attempts, &origin)?;
         }
         let content = RunContent::ToolCallDecided {
@@ -165,20 +203,31 @@ impl Gateway {
             context: resolved.context.to_json(),
             fingerprint: resolved.readable.clone(),
         };
-        let command = RunCommand::Decide { take: job.take, decision: Box::new(decision.clone()), content };
+        let (take, boxed) = (job.take, Box::new(decision.clone()));
+        let command = match judgement.as_ref().filter(|_| anew) {
+            None => RunCommand::Decide { take, decision: boxed, content },
+            Some(judgement) => {
+                let expires = basis.now.plus_s(self.approval_s());
+                let asked = Box::new(approval::request(job, &decision, digest, judgement.approvers, expires));
+                RunCommand::Ask { take, decision: boxed, content, asked, words: approval::words(&resolved) }
+            }
+        };
         let events = basis.run.state.decide(command).map_err(Stop::Lost)?;
         let event = plan.add(world, &run_stream, basis.run.version, &events, &origin)?;
         plan.condition(StreamName::halt(), basis.halt_version);
         plan.condition(StreamName::boundary(), basis.boundary.1);
         plan.condition(StreamName::bot(job.opened.bot), basis.bot.version);
-        let committed = turn.submit(plan, &attempts).await?;
-        Ok(committed.map(|_| Decided { decision, resolved, sentence, event: event.unwrap_or_default() }))
+        let committed = match turn {
+            Some(turn) => turn.submit(plan, &attempts).await?,
+            None => plan.commit(job.engine.log()).await?,
+        };
+        let sentence = weighed.sentence;
+        Ok(committed.map(|_| Decided { decision, resolved, sentence, event: event.unwrap_or_default(), counts }))
     }
 
     /// What rules can read besides the target.
-    fn fill(&self, job: &Job, basis: &Basis, counted: Counted, resolved: &mut Resolved) {
+    fn fill(&self, job: &Job, basis: &Basis, counts: Counts, resolved: &mut Resolved) {
         let opened = &job.opened;
-        let cycle = i64::from(cycle(basis, resolved));
         let context = &mut resolved.context;
         let shown = |id: Option<String>| id.unwrap_or_default();
         context.bot_id = opened.bot.to_string();
@@ -188,13 +237,13 @@ impl Gateway {
         context.run_cause = word(&opened.cause);
         context.run_unattended = opened.unattended;
         context.run_turn = i64::from(basis.run.state.turn);
-        context.run_tool_calls = i64::from(basis.run.state.calls);
+        context.run_tool_calls = i64::from(counts.calls);
         context.routine_id = shown(opened.routine.map(|id| id.to_string()));
         context.trigger_id = shown(opened.trigger.map(|id| id.to_string()));
         context.trigger_event_type = opened.event_type.clone().unwrap_or_default();
-        context.repeat_count = i64::from(counted.count);
-        context.repeat_same_result = i64::from(counted.same_result);
-        context.repeat_cycle = cycle;
+        context.repeat_count = i64::from(counts.counted.count);
+        context.repeat_same_result = i64::from(counts.counted.same_result);
+        context.repeat_cycle = i64::from(counts.cycle);
         context.now = basis.now;
     }
 
@@ -219,34 +268,31 @@ impl Gateway {
 
 async fn basis(job: &Job) -> Result<Basis, Stop> {
     let engine = &job.engine;
-    Ok(Basis {
-        run: engine.load::<Run>(&StreamName::run(job.run)).await?,
-        bot: engine.load::<Bot>(&StreamName::bot(job.opened.bot)).await?,
-        halt_version: engine.halt().await?.version,
-        boundary: engine.boundary().await?,
-        now: engine.log().store_time().await.map_err(EngineError::from)?,
-    })
+    let (run, bot) = (StreamName::run(job.run), StreamName::bot(job.opened.bot));
+    let now = async { engine.log().store_time().await.map_err(EngineError::from) };
+    let (run, bot, halt, boundary, now) =
+        tokio::try_join!(engine.load::<Run>(&run), engine.load::<Bot>(&bot), engine.halt(), engine.boundary(), now)?;
+    Ok(Basis { run, bot, halt_version: halt.version, boundary, now })
 }
 
-fn cycle(basis: &Basis, resolved: &Resolved) -> u32 {
+fn counted(job: &Job, basis: &Basis, resolved: &Resolved, repeats: &Repeat) -> Counts {
     let mut calls = basis.run.state.fingerprints.clone();
     calls.push(resolved.fingerprint);
-    cycles(&calls)
+    let counted = repeats.count(basis.now, job.engine.repeat_window_s());
+    Counts { counted, cycle: cycles(&calls), calls: basis.run.state.calls }
 }
 
-/// What the judgement comes to, and why in one sentence where it is a refusal.
+/// A decision, as it is recorded.
 fn decision(
-    job: &Job,
-    call: &Call,
-    id: CallId,
+    this: &Try<'_>,
     basis: &Basis,
     resolved: &Resolved,
-    counted: Counted,
-    judgement: Option<Judgement>,
-) -> (Decision, Option<String>) {
-    let (verdict, enforced, refusal, sentence) = weigh(job.opened.unattended, resolved, judgement.as_ref());
-    let judgement = judgement.as_ref();
-    let decision = Decision {
+    counts: Counts,
+    judgement: Option<&Judgement>,
+    weighed: &Weighed,
+) -> Decision {
+    let Try { job, call, id, .. } = *this;
+    Decision {
         call: id,
         // Both are set by the run's decider, which knows.
         ordinal: 0,
@@ -254,10 +300,10 @@ fn decision(
         step: call.step,
         tool: resolved.context.tool_name.clone(),
         intent: resolved.intent.to_owned(),
-        verdict,
-        decision: if refusal.is_some() { DecisionKind::Refused } else { DecisionKind::Allowed },
-        refusal,
-        enforced,
+        verdict: weighed.verdict,
+        decision: weighed.decision,
+        refusal: weighed.refusal,
+        enforced: weighed.enforced,
         rule: judgement.and_then(|judgement| judgement.rule.clone()),
         matched: judgement.map(|judgement| judgement.matched.clone()).unwrap_or_default(),
         broken: judgement
@@ -271,38 +317,72 @@ fn decision(
         trigger: job.opened.trigger,
         boundary: basis.boundary.1,
         fingerprint: resolved.fingerprint,
-        repeat_count: counted.count,
-        repeat_same_result: counted.same_result,
-        repeat_cycle: cycle(basis, resolved),
-    };
-    (decision, sentence)
+        repeat_count: counts.counted.count,
+        repeat_same_result: counts.counted.same_result,
+        repeat_cycle: counts.cycle,
+        approval: weighed.approval,
+    }
 }
 
-type Weighed = (Verdict, bool, Option<RefusalCause>, Option<String>);
+/// What a judgement comes to.
+pub(crate) struct Weighed {
+    verdict: Verdict,
+    pub(crate) decision: DecisionKind,
+    enforced: bool,
+    pub(crate) refusal: Option<RefusalCause>,
+    /// Why, in one sentence, where it is a refusal.
+    pub(crate) sentence: Option<String>,
+    pub(crate) approval: Option<ApprovalId>,
+}
+
+impl Weighed {
+    fn refused(verdict: Verdict, cause: RefusalCause, sentence: String) -> Self {
+        Self {
+            verdict,
+            decision: DecisionKind::Refused,
+            enforced: true,
+            refusal: Some(cause),
+            sentence: Some(sentence),
+            approval: None,
+        }
+    }
+
+    fn let_through(verdict: Verdict, enforced: bool) -> Self {
+        let decision = DecisionKind::Allowed;
+        Self { verdict, decision, enforced, refusal: None, sentence: None, approval: None }
+    }
+}
 
 fn weigh(unattended: bool, resolved: &Resolved, judgement: Option<&Judgement>) -> Weighed {
     if let Some((cause, sentence)) = &resolved.refusal {
-        return (Verdict::Deny, true, Some(*cause), Some(sentence.clone()));
+        return Weighed::refused(Verdict::Deny, *cause, sentence.clone());
     }
     let Some(judgement) = judgement else {
         let sentence = "the boundary could not be judged, so the call is refused".to_owned();
-        return (Verdict::Deny, true, Some(RefusalCause::Unjudged), Some(sentence));
+        return Weighed::refused(Verdict::Deny, RefusalCause::Unjudged, sentence);
     };
-    let rule = judgement.rule.as_deref();
-    let (verdict, refusal, sentence) = match judgement.verdict {
-        Said::Allow => (Verdict::Allow, None, None),
-        Said::Deny => match rule {
-            Some(rule) => (Verdict::Deny, Some(RefusalCause::Rule), Some(format!("the rule `{rule}` refuses it"))),
-            None => (Verdict::Deny, Some(RefusalCause::NoRule), Some("no rule allows it".to_owned())),
-        },
-        Said::Ask => {
-            let who = if unattended { "nobody is watching" } else { "approvals are not given here yet" };
-            let rule = rule.unwrap_or_default();
-            let sentence = format!("the rule `{rule}` says to ask a person, and {who}");
-            (Verdict::Ask, Some(RefusalCause::AskUnattended), Some(sentence))
+    let verdict = match judgement.verdict {
+        Said::Allow => Verdict::Allow,
+        Said::Deny => Verdict::Deny,
+        Said::Ask => Verdict::Ask,
+    };
+    // A dry run lets everything through, and records what the verdict would have been.
+    if !judgement.enforced {
+        return Weighed::let_through(verdict, false);
+    }
+    match (judgement.verdict, judgement.rule.as_deref()) {
+        (Said::Allow, _) => Weighed::let_through(verdict, true),
+        (Said::Deny, Some(rule)) => {
+            Weighed::refused(verdict, RefusalCause::Rule, format!("the rule `{rule}` refuses it"))
         }
-    };
-    if judgement.enforced { (verdict, true, refusal, sentence) } else { (verdict, false, None, None) }
+        (Said::Deny, None) => Weighed::refused(verdict, RefusalCause::NoRule, "no rule allows it".to_owned()),
+        (Said::Ask, rule) if unattended && judgement.unattended == Unattended::Refuse => {
+            let rule = rule.unwrap_or_default();
+            let sentence = format!("the rule `{rule}` says to ask a person, and nobody is watching");
+            Weighed::refused(verdict, RefusalCause::AskUnattended, sentence)
+        }
+        (Said::Ask, _) => Weighed { decision: DecisionKind::Asked, ..Weighed::let_through(verdict, true) },
+    }
 }
 
 fn attempted(job: &Job, id: CallId, basis: &Basis, resolved: &Resolved) -> Attempted {

@@ -14,7 +14,7 @@ use midwatch_events::run::{Outcome, Reason, WorkKind};
 
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::{Gateway, decide::Stop};
+use crate::{Gateway, decide::Stop, redact::redact_text};
 
 /// Executes runs through one gateway.
 #[derive(Debug)]
@@ -74,7 +74,9 @@ fn stopped(stop: &Stop) -> Ending {
     }
 }
 
+/// What went wrong may hold what a tool or a Bot said.
 fn failed(reason: Reason, sentence: String) -> Ending {
+    let sentence = redact_text(&sentence);
     Ending { outcome: Outcome::Failed, reason: Some(reason), headline: headline(&sentence), error: Some(sentence) }
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use midwatch_boundary::{BoundaryDoc, Compiled, Judge, Judgement, compile_lenient};
+use midwatch_commands::run::APPROVAL_S;
 use midwatch_engine::{EngineError, runner::Executor};
 use midwatch_events::id::BotId;
 use tokio::sync::oneshot;
@@ -34,6 +35,7 @@ struct Inner {
     judge: Judge,
     compiled: Mutex<Option<(u64, Arc<Compiled>)>>,
     tools: Vec<ToolDefinition>,
+    approval_s: i64,
 }
 
 impl Gateway {
@@ -42,9 +44,30 @@ impl Gateway {
     /// # Errors
     /// The system has no threads to give.
     pub fn new(options: GatewayOptions) -> std::io::Result<Self> {
+        Self::asking(options, APPROVAL_S)
+    }
+
+    /// As [`Gateway::new`]; persons have `approval_s` seconds to answer.
+    ///
+    /// # Errors
+    /// The system has no threads to give.
+    pub fn asking(options: GatewayOptions, approval_s: i64) -> std::io::Result<Self> {
         let judge = Judge::new(2)?;
         let tools = files::definitions();
-        Ok(Self { inner: Arc::new(Inner { options, judge, compiled: Mutex::new(None), tools }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                options,
+                judge,
+                compiled: Mutex::new(None),
+                tools,
+                approval_s,
+            }),
+        })
+    }
+
+    /// How long a person has to answer, in seconds.
+    pub(crate) fn approval_s(&self) -> i64 {
+        self.inner.approval_s
     }
 
     /// What the runner role is handed to execute runs with.

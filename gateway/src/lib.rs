@@ -1,11 +1,13 @@
 //! The one door through which a Bot acts.
 //!
 //! Attended or unattended, recording or model: every tool call takes the path of [`decide`], and there is no other:
-//! resolve the target, count, decide, append the decision, act, append the outcome.
+//! resolve the target, count, decide, append the decision, ask where a rule says so, act, append the outcome.
 
 pub mod act;
+pub mod approval;
 pub mod bots;
 pub mod brief;
+mod canonical;
 pub mod decide;
 pub mod executor;
 pub mod publish;

@@ -6,7 +6,8 @@ use midwatch_events::{key::Digest, run::RefusalCause};
 use serde_json::{Map, Value};
 
 use crate::{
-    redact::redact,
+    canonical::canonical,
+    redact::{redact, redact_text},
     tools::{Target, ToolDefinition, files},
 };
 
@@ -46,18 +47,18 @@ pub fn resolve(
     let value = arguments.as_ref().cloned().unwrap_or(Value::Null);
     let recorded = recorded(&value, secrets);
     let definition = tools.iter().find(|known| known.name == tool);
-    let mut context = Context { tool_name: cut(tool), ..Context::default() };
+    let mut context = Context { tool_name: named(tool), ..Context::default() };
     if let Value::Object(members) = &recorded {
         context.args.clone_from(members);
     }
-    let canonical = value.to_string();
+    let canonical = canonical(&value);
     let mut resolved = Resolved {
         intent: definition.map_or("", |known| known.intent.as_str()),
         read: definition.is_some_and(|known| known.intent.reads()),
         context,
         recorded,
         fingerprint: secrets.fingerprint(&[tool.as_bytes(), canonical.as_bytes()]),
-        readable: cut(tool),
+        readable: named(tool),
         refusal: None,
     };
     resolved.context.intent = resolved.intent.to_owned();
@@ -75,10 +76,11 @@ pub fn resolve(
     match target {
         Ok(Target::File(file)) => {
             resolved.fingerprint = secrets.fingerprint(&[tool.as_bytes(), b"file", file.path.as_bytes()]);
-            resolved.readable = format!("{tool} {}", cut(&file.path));
-            resolved.context.file_path = file.path;
-            resolved.context.file_name = file.name;
-            resolved.context.file_extension = file.extension;
+            resolved.readable = format!("{tool} {}", cut(&redact_text(&file.path)));
+            // Rules see what is recorded: a name can hold a secret too.
+            resolved.context.file_path = redact_text(&file.path);
+            resolved.context.file_name = redact_text(&file.name);
+            resolved.context.file_extension = redact_text(&file.extension);
         }
         Err(sentence) => {
             resolved.refusal.get_or_insert((RefusalCause::BadArguments, sentence));
@@ -112,6 +114,11 @@ fn shorten(value: &Value, secrets: &Secrets) -> Value {
 
 fn digested(text: &str, secrets: &Secrets) -> String {
     format!("[{} bytes, {}]", text.len(), secrets.digest(text.as_bytes()))
+}
+
+/// A tool's name as it may stand in a record: one that does not exist can be any text, a secret too.
+fn named(tool: &str) -> String {
+    cut(&redact_text(tool))
 }
 
 /// A name or path as it may stand in a record: it came from a model and can be anything.

@@ -26,6 +26,24 @@
   // A sentence near a form is what its sender looks for next.
   byId("wrong")?.focus();
 
+  // What is answered must have been seen: the buttons work 800 ms after the page, or the window with it, came to the
+  // front. A key or a click that was meant for something else does not answer.
+  for (const form of document.querySelectorAll("form[data-arm]")) {
+    const buttons = form.querySelectorAll("button");
+    let timer = 0;
+    const arm = () => {
+      window.clearTimeout(timer);
+      for (const button of buttons) button.disabled = true;
+      timer = window.setTimeout(() => {
+        for (const button of buttons) button.disabled = false;
+      }, 800);
+    };
+    arm();
+    window.addEventListener("focus", arm);
+    window.addEventListener("pageshow", arm);
+    document.addEventListener("visibilitychange", arm);
+  }
+
   // Where the clipboard cannot be used, the text is selected instead.
   const copy = async (button) => {
     const source = byId(button.dataset.copy);

@@ -6,6 +6,7 @@
 //! * `Idempotency-Key` makes a request that is sent twice one request; `If-Match` refuses to overwrite what somebody
 //!   else changed meanwhile ([`asked`]).
 
+pub(crate) mod approvals;
 mod asked;
 pub(crate) mod audit;
 pub(crate) mod bots;

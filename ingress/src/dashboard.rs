@@ -3,12 +3,14 @@
 //! One file per page; a page is a view model, filled by a thin handler and rendered by a template of the same name.
 //! All state is in the URL. What somebody else wrote reaches a template only as `text::Shown`.
 
+mod approvals;
 mod assets;
 mod audit;
 mod bots;
 mod boundaries;
 mod boundary_edit;
 mod days;
+mod decision;
 mod delivery;
 mod fields;
 mod frame;
@@ -68,6 +70,8 @@ pub fn routes() -> Router<App> {
         .route("/runs", get(runs::page))
         .route("/runs/{id}", get(run::page))
         .route("/runs/{id}/cancel", post(run::cancel))
+        .route("/approvals", get(approvals::page))
+        .route("/approvals/{id}", get(approvals::approval).post(approvals::answer))
         .route("/audit", get(audit::page))
         .route("/triggers", get(triggers::page).post(triggers::create))
         .route("/triggers/new", get(triggers::new))
@@ -78,6 +82,7 @@ pub fn routes() -> Router<App> {
         .route("/triggers/{id}/rotate", post(trigger::rotate))
         .route("/triggers/{id}/check", post(trigger::check))
         .route("/triggers/{id}/delete", post(trigger::delete))
+        .route("/decisions/{position}", get(decision::page))
         .route("/deliveries/{id}", get(delivery::page))
         .route("/boundaries", get(boundaries::page).post(boundary_edit::publish))
         .route("/boundaries/edit", get(boundary_edit::page).post(boundary_edit::check))
@@ -85,6 +90,7 @@ pub fn routes() -> Router<App> {
         .route("/bots", get(bots::page).post(bots::register))
         .route("/bots/{id}", get(bots::bot))
         .route("/bots/{id}/tools", post(bots::change_tools))
+        .route("/bots/{id}/stop", post(bots::stop))
         .route("/bots/{id}/retire", post(bots::retire))
         .route("/system", get(system::page))
         .route("/sign-in", get(sign_in::how))

@@ -17,7 +17,8 @@ use tokio::time::sleep;
 
 use crate::{
     api::{
-        audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, senders, status, triggers,
+        approvals, audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, senders, status,
+        triggers,
     },
     app::{App, Stopping},
     auth, dashboard,
@@ -64,6 +65,7 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/bots", get(bots::list).post(bots::create))
         .route("/bots/{id}", get(bots::show))
         .route("/bots/{id}/retire", post(bots::retire))
+        .route("/bots/{id}/stop", post(bots::stop))
         .route("/bots/{id}/tools", post(bots::change_tools))
         .route("/schedules/preview", post(schedules::preview))
         .route("/routines", get(routines::list).post(routines::create))
@@ -89,8 +91,12 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/deliveries/{id}/body", get(deliveries::body))
         .route("/boundary", get(boundary::show).put(boundary::publish))
         .route("/boundary/check", post(boundary::check))
+        .route("/boundary/what-if", post(boundary::what_if))
         .route("/boundary/versions", get(boundary::versions))
         .route("/boundary/versions/{version}", get(boundary::version))
+        .route("/approvals", get(approvals::list))
+        .route("/approvals/{id}", get(approvals::show))
+        .route("/approvals/{id}/answer", post(approvals::answer))
         .route("/audit", get(audit::list))
         .route("/halt", get(halt::show).post(halt::halt).delete(halt::lift))
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))

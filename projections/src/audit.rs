@@ -79,7 +79,7 @@ impl Projection for Audit {
 
     const TABLE: Table = Table {
         name: "audit",
-        version: 1,
+        version: 2,
         columns: &[
             ("position", Kind::Int),
             ("at", Kind::Int),

@@ -19,6 +19,7 @@ pub mod engine_deployment;
 pub mod engine_processes;
 pub mod projection;
 pub mod routines_list;
+pub mod run_approvals;
 pub mod run_timeline;
 pub mod runs;
 pub mod triggers;

@@ -8,7 +8,8 @@ use midwatch_events::{
     id::{BotId, CallId, DeliveryId, ProcessId, RoutineId, RunId, TriggerId, UserId},
     repeat::RepeatEvent,
     run::{
-        CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunEvent, WorkKind,
+        ApprovalAnswer, ApprovalAnswered, ApprovalRequested, CallResult, Cause, Decision, DecisionKind, Ended, Opened,
+        Outcome, Reason, RefusalCause, RunEvent, WorkKind,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,10 @@ pub enum Detail {
         /// Whether nobody was watching.
         unattended: bool,
     },
+    /// A person was asked about one exact call.
+    Asked(ApprovalRequested),
+    /// And that came of it.
+    Answered(ApprovalAnswered),
     /// The run is over.
     Ended(Ended),
     /// It failed before anything acted, and is tried again.
@@ -163,7 +168,7 @@ impl Projection for RunTimeline {
 
     const TABLE: Table = Table {
         name: "run_timeline",
-        version: 1,
+        version: 2,
         columns: &[("run", Kind::Text), ("position", Kind::Int)],
         indexes: &[&["run", "position"]],
     };
@@ -265,6 +270,11 @@ fn of_run(event: &RunEvent) -> Step {
             };
             (Some(decision.turn), title, detail)
         }
+        RunEvent::ApprovalRequested(asked) => {
+            let title = format!("{}: a person is asked, as the rule {} says", asked.tool, asked.rule);
+            (None, title, Detail::Asked(asked.clone()))
+        }
+        RunEvent::ApprovalAnswered(answered) => (None, answered_title(answered), Detail::Answered(answered.clone())),
         RunEvent::Ended(ended) => (None, ended_title(ended), Detail::Ended(ended.clone())),
         RunEvent::AttemptFailed { n, reason, retry_at_us } => {
             let why = reason.map_or_else(String::new, |reason| format!(" ({})", spaced(reason)));
@@ -332,12 +342,25 @@ fn decided_title(decision: &Decision) -> String {
         DecisionKind::Asked => "waits for a person",
     };
     let why = match (decision.refusal, &decision.rule) {
+        (None, _) if decision.decision == DecisionKind::Allowed && decision.approval.is_some() => {
+            ", a person said yes".to_owned()
+        }
         (None | Some(RefusalCause::Rule | RefusalCause::AskUnattended), Some(rule)) => format!(" by the rule {rule}"),
         (Some(refusal), _) => format!(" ({})", spaced(refusal)),
         (None, None) => String::new(),
     };
     let noted = if decision.enforced { "" } else { ", only noted" };
     format!("{tool}: {what}{why}{noted}")
+}
+
+fn answered_title(answered: &ApprovalAnswered) -> String {
+    let tool = &answered.tool;
+    match answered.answer {
+        ApprovalAnswer::Approved => format!("{tool}: a person said yes"),
+        ApprovalAnswer::Declined => format!("{tool}: a person said no"),
+        ApprovalAnswer::Expired => format!("{tool}: nobody answered in time"),
+        ApprovalAnswer::Withdrawn => format!("{tool}: nobody needs to answer any more"),
+    }
 }
 
 fn call_ended_title(tool: &str, result: CallResult, bytes: Option<u64>, duration_us: Option<u64>) -> String {

@@ -261,7 +261,8 @@ impl RunRow {
                 self.late = Some(LateReport { outcome: *outcome, reason: *reason, headline, at });
             }
             RunEvent::ToolCallDecided(decision) => {
-                self.tool_calls = self.tool_calls.saturating_add(1);
+                // A call that waited for a person is decided more than once, in the same place.
+                self.tool_calls = self.tool_calls.max(decision.ordinal);
                 let refused = decision.decision == DecisionKind::Refused;
                 self.refused_calls = self.refused_calls.saturating_add(u32::from(refused));
             }
@@ -269,7 +270,9 @@ impl RunRow {
             RunEvent::Opened(_)
             | RunEvent::TurnFinished { .. }
             | RunEvent::ToolCallEnded { .. }
-            | RunEvent::CallOutcomeLate { .. } => {}
+            | RunEvent::CallOutcomeLate { .. }
+            | RunEvent::ApprovalRequested(_)
+            | RunEvent::ApprovalAnswered(_) => {}
         }
     }
 
@@ -291,6 +294,7 @@ impl RunRow {
                 | RunContent::ToolCallDecided { .. }
                 | RunContent::ToolCallEnded { .. }
                 | RunContent::AttemptFailed { .. }
+                | RunContent::ApprovalRequested { .. }
                 | RunContent::CallOutcomeLate { .. }
                 | RunContent::ReportedLate { .. },
             )

@@ -6,6 +6,7 @@
 //! * [`run`]: one run as a timeline.
 //! * [`state`]: a stream folded up to a moment, and what changed between two.
 //! * [`cause`]: what led to an event, and what followed from it.
+//! * [`what_if`]: what another boundary would have said.
 //! * [`verify`]: whether everything that stands in the ledger is what was written.
 //!
 //! Each asks a [`midwatch_log::Log`], answers with values that serialise to a documented JSON shape, and has its text
@@ -19,6 +20,7 @@ pub mod state;
 pub mod terminal;
 mod titles;
 pub mod verify;
+pub mod what_if;
 mod words;
 
 pub use error::ReplayError;

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 use crate::{Moment, ReplayError, terminal::clean_json};
 
-pub use entry::{CallEnded, Decided, Ending, Entry, Repeated, What};
+pub use entry::{Asked, CallEnded, Decided, Ending, Entry, Repeated, What};
 pub(crate) use opening::claim_before;
 pub use opening::{Claim, Delivered, Named, Opening};
 pub use text::text;

@@ -465,6 +465,7 @@ pub(crate) fn decision(ordinal: u32, turn: u32) -> Decision {
         repeat_count: 1,
         repeat_same_result: 0,
         repeat_cycle: 0,
+        approval: None,
     }
 }
 

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use midwatch_commands::{Refusal, bot::BotCommand};
-use midwatch_engine::{Done, projector};
+use midwatch_engine::{Done, projector, runs::Stopped};
 use midwatch_events::id::BotId;
 use midwatch_log::views::Order;
 use midwatch_projections::bots::{BotRow, Bots};
 use serde_json::json;
 
-use super::all;
+use super::{all, run::left};
 use crate::{
     cli::Globals,
     failure::Failure,
@@ -51,6 +51,11 @@ pub(crate) enum Bot {
         #[arg(required = true, value_name = "TOOL")]
         tools: Vec<String>,
     },
+    /// Call off its runs that are live; its routines go on at their next window
+    Stop {
+        #[arg(value_parser = id::<midwatch_events::id::Bot>)]
+        bot: BotId,
+    },
     /// Give it no more work
     Retire {
         #[arg(value_parser = id::<midwatch_events::id::Bot>)]
@@ -66,6 +71,7 @@ impl Bot {
             Self::Show { bot } => show(globals, bot).await,
             Self::Grant { bot, tools } => change(globals, bot, BotCommand::Grant(tools)).await,
             Self::Withdraw { bot, tools } => change(globals, bot, BotCommand::Withdraw(tools)).await,
+            Self::Stop { bot } => stop(globals, bot).await,
             Self::Retire { bot } => change(globals, bot, BotCommand::Retire).await,
         }
     }
@@ -124,5 +130,17 @@ async fn change(globals: &Globals, bot: BotId, command: BotCommand) -> Result<Ex
     let Done { position, .. } = done.await?;
     let answer = json!({ "id": bot, "position": position });
     globals.output().answer(&answer, || format!("Bot {bot} was changed, at position {position}"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn stop(globals: &Globals, bot: BotId) -> Result<ExitCode, Failure> {
+    let done = joining::write(globals, async |engine, origin| Ok(engine.stop_bot(bot, origin).await?)).await?;
+    let Stopped { runs, calls } = done.value;
+    let answer = json!({ "id": bot, "runs": runs, "calls": calls, "position": done.position });
+    globals.output().answer(&answer, || match runs.len() {
+        0 => format!("Bot {bot} has no live run"),
+        1 => format!("1 run was called off{}", left(&calls)),
+        many => format!("{many} runs were called off{}", left(&calls)),
+    })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,11 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use midwatch_boundary::{BoundaryDoc, Context, DocumentError, Finding, check, compile_lenient, presets};
+use midwatch_boundary::{
+    BoundaryDoc, Context, DocumentError, Finding, check, compile_lenient,
+    diff::{Difference, differences},
+    presets,
+};
 use midwatch_commands::Refusal;
 use midwatch_gateway::publish::{Unpublishable, publishable};
 use midwatch_log::views::Order;
@@ -43,6 +47,13 @@ pub(crate) enum Boundary {
     },
     /// All published boundaries, newest first
     Versions,
+    /// What is different between two published boundaries
+    Diff {
+        #[arg(value_name = "FROM")]
+        from: u64,
+        #[arg(value_name = "TO")]
+        to: u64,
+    },
     /// Whether a file could be published; needs no ledger. Exits with 1 where not
     Check {
         #[arg(value_name = "FILE")]
@@ -66,6 +77,7 @@ impl Boundary {
             Self::Show { version } => show(globals, version).await,
             Self::Publish { file, note, expect } => publish(globals, &file, &note, expect).await,
             Self::Versions => versions(globals).await,
+            Self::Diff { from, to } => diff(globals, from, to).await,
             Self::Check { file } => checked(globals, &file),
             Self::Eval { boundary, context } => eval(globals, &boundary, &context),
             Self::Presets => offered(globals),
@@ -156,6 +168,32 @@ async fn versions(globals: &Globals) -> Result<ExitCode, Failure> {
             ]);
         }
         table.or("No boundary was published yet.")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn published(globals: &Globals, version: u64) -> Result<BoundaryDoc, Failure> {
+    let row = joining::read(globals, async |engine| {
+        let order = Order { column: "version", descending: true };
+        let found = all::<Boundaries>(engine, vec![equal_int("version", version)], order, Some(1)).await?;
+        Ok(found.into_iter().next().ok_or(Refusal::NotFound("boundary"))?)
+    });
+    Ok(BoundaryDoc::parse(&row.await?.document)?)
+}
+
+async fn diff(globals: &Globals, from: u64, to: u64) -> Result<ExitCode, Failure> {
+    let found = differences(&published(globals, from).await?, &published(globals, to).await?);
+    globals.output().answer(&found, || {
+        let line = |difference: &Difference| match difference {
+            Difference::Changed { rule, member, from, to } => {
+                let of = rule.as_deref().map(|rule| format!(" of {rule}")).unwrap_or_default();
+                format!("{member}{of}\n  - {from}\n  + {to}\n")
+            }
+            Difference::Added(rule) => format!("{} is new\n  + {}\n", rule.id, rule.when),
+            Difference::Removed(rule) => format!("{} is gone\n  - {}\n", rule.id, rule.when),
+            Difference::Reordered { rules } => format!("the order is now {}\n", rules.join(", ")),
+        };
+        if found.is_empty() { "Nothing is different.".to_owned() } else { found.iter().map(line).collect() }
     })?;
     Ok(ExitCode::SUCCESS)
 }

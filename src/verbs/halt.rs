@@ -8,14 +8,15 @@ use midwatch_log::{Log, Open};
 use midwatch_projections::engine_deployment::{Deployment, DeploymentRow, KEY};
 use serde_json::{Value, json};
 
-use crate::{cli::Globals, failure::Failure, joining, table::hint};
+use super::run::left;
+use crate::{cli::Globals, failure::Failure, joining};
 
 #[derive(Args, Debug)]
 pub(crate) struct Halt {
     /// Why; recorded
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// End what is live, too
+    /// Call off the runs that are live, too: from the answer on no call is decided
     #[arg(long, requires = "reason")]
     stop_runs: bool,
     #[command(subcommand)]
@@ -34,19 +35,14 @@ enum What {
 
 impl Halt {
     pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
-        let stop_runs = self.stop_runs;
         match (self.what, self.reason) {
+            (None, Some(reason)) if self.stop_runs => stop(globals, &reason).await?,
             (None, Some(reason)) => {
                 let row = joining::write(globals, async |engine, origin| {
                     engine.halt_scheduling(origin, &reason, None).await?;
-                    let stopped = if stop_runs { engine.stop_runs(origin).await? } else { Vec::new() };
-                    Ok((status(engine).await?, stopped))
+                    status(engine).await
                 });
-                let (row, stopped) = row.await?;
-                show(globals, &row)?;
-                if stop_runs {
-                    hint(&format!("{} live runs were ended", stopped.len()));
-                }
+                show(globals, &row.await?)?;
             }
             (None, None) => {
                 return Err(Failure::bad_request("reason", "say why with --reason, or lift, status or adopt"));
@@ -69,6 +65,21 @@ impl Halt {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+async fn stop(globals: &Globals, reason: &str) -> Result<(), Failure> {
+    let done = joining::write(globals, async |engine, origin| Ok(engine.stop_everything(origin, reason, None).await?));
+    let done = done.await?;
+    let (runs, calls) = (done.value.runs, done.value.calls);
+    let answer = json!({ "halted": true, "runs": runs, "calls": calls, "position": done.position });
+    globals.output().answer(&answer, || {
+        let count = match runs.len() {
+            0 => "no run was live".to_owned(),
+            1 => "1 run was called off".to_owned(),
+            many => format!("{many} runs were called off"),
+        };
+        format!("Scheduling is halted, and {count}{}", left(&calls))
+    })
 }
 
 async fn status(engine: &Engine) -> Result<DeploymentRow, Failure> {

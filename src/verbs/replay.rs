@@ -11,10 +11,10 @@ use midwatch_log::{Log, Open};
 use midwatch_replay::{
     Moment, ReplayError, cause, run,
     run::{Entry, State, Timeline},
-    state,
+    state, what_if,
 };
 
-use crate::{cli::Globals, failure::Failure};
+use crate::{cli::Globals, failure::Failure, typed::read_file};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Replay {
@@ -42,18 +42,32 @@ pub(crate) enum Replay {
     },
     /// What led to the event at a position, and all that followed from it
     Cause { position: u64 },
+    /// What a boundary would have said to the calls that were decided. Exits with 1 where anything would change
+    WhatIf {
+        /// The boundary to try
+        #[arg(long, value_name = "FILE")]
+        boundary: String,
+        /// Only decisions from this position or time on
+        #[arg(long, value_name = "POSITION|TIME")]
+        since: Option<Moment>,
+        /// At most this many, the last ones
+        #[arg(long, value_name = "N", default_value_t = what_if::LAST)]
+        last: u32,
+    },
 }
 
 impl Replay {
     pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         let log = Log::open(&globals.db, Open::ReadOnly).await?;
+        let done = |()| ExitCode::SUCCESS;
         let shown = match self {
-            Self::Run { run, at, follow } => timeline(globals, &log, run, at, follow).await,
-            Self::State { stream, at, diff } => state(globals, &log, stream, at, diff).await,
-            Self::Cause { position } => cause(globals, &log, position).await,
+            Self::Run { run, at, follow } => timeline(globals, &log, run, at, follow).await.map(done),
+            Self::State { stream, at, diff } => state(globals, &log, stream, at, diff).await.map(done),
+            Self::Cause { position } => cause(globals, &log, position).await.map(done),
+            Self::WhatIf { boundary, since, last } => tried(globals, &log, &boundary, since, last).await,
         };
         log.close().await;
-        shown.map(|()| ExitCode::SUCCESS)
+        shown
     }
 }
 
@@ -131,6 +145,18 @@ async fn state(
 async fn cause(globals: &Globals, log: &Log, position: u64) -> Result<(), Failure> {
     let cause = cause::cause(log, position).await?;
     globals.output().answer(&cause, || cause::text(&cause))
+}
+
+async fn tried(
+    globals: &Globals,
+    log: &Log,
+    boundary: &str,
+    since: Option<Moment>,
+    last: u32,
+) -> Result<ExitCode, Failure> {
+    let found = what_if::what_if(log, &read_file(boundary)?, since, last).await?;
+    globals.output().answer(&found, || what_if::text(&found))?;
+    Ok(if found.changed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// A piece of an answer, harmless already and with its own line feeds.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use midwatch_commands::Refusal;
 use midwatch_engine::{processes, projector};
-use midwatch_events::id::{RoutineId, RunId};
+use midwatch_events::id::{CallId, RoutineId, RunId};
 use midwatch_log::views::Order;
 use midwatch_projections::runs::{RunRow, Runs};
 use serde_json::{Value, json};
@@ -165,8 +165,18 @@ async fn show(globals: &Globals, run: RunId) -> Result<ExitCode, Failure> {
 
 async fn cancel(globals: &Globals, run: RunId) -> Result<ExitCode, Failure> {
     let done = joining::write(globals, async |engine, origin| Ok(engine.cancel_run(run, origin).await?));
-    let position = done.await?.position;
-    let answer = json!({ "run": run, "position": position });
-    globals.output().answer(&answer, || format!("Run {run} was called off, at position {position}"))?;
+    let done = done.await?;
+    let (position, calls) = (done.position, done.value.calls);
+    let answer = json!({ "run": run, "position": position, "calls": calls });
+    globals.output().answer(&answer, || format!("Run {run} was called off, at position {position}{}", left(&calls)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Calls that had been decided when their run was called off.
+pub(super) fn left(calls: &[CallId]) -> String {
+    if calls.is_empty() {
+        return String::new();
+    }
+    let list = calls.iter().map(|call| format!("\n  {call}")).collect::<String>();
+    format!("\nThese calls had been decided; whether they acted is unknown:{list}")
 }

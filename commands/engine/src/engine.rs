@@ -231,6 +231,12 @@ impl Engine {
         &self.inner.pace
     }
 
+    /// Waits for those of this process that lost a race on a stream before: of many callers only one at a time then tries
+    /// again. Never wait for a second lane while one is held.
+    pub async fn lane(&self, stream: &StreamName) -> tokio::sync::MutexGuard<'_, ()> {
+        self.inner.lanes.enter(stream).await
+    }
+
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.inner.lanes
     }

@@ -180,6 +180,7 @@ fn named(event: &AnyEvent) -> Option<BlobId> {
             | RunContent::TurnFinished { .. }
             | RunContent::ToolCallDecided { .. }
             | RunContent::AttemptFailed { .. }
+            | RunContent::ApprovalRequested { .. }
             | RunContent::Ended { .. }
             | RunContent::ReportedLate { .. } => None,
         },

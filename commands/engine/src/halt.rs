@@ -1,17 +1,12 @@
 //! The scheduling halt: nothing starts until it is lifted.
 
 use midwatch_commands::{
+    Refusal,
     engine::{Engine as Deployment, EngineCommand},
-    run::End,
 };
-use midwatch_events::{
-    Actor, StreamName,
-    engine::HaltCause,
-    id::RunId,
-    run::{Outcome, Reason},
-};
+use midwatch_events::{Actor, StreamName, engine::HaltCause, id::RunId};
 
-use crate::{Done, Engine, EngineError, Origin, Request, deployment::Found, handle::handle};
+use crate::{Done, Engine, EngineError, Origin, Request, deployment::Found, handle::handle, runs::Stopped};
 
 impl Engine {
     /// Halts scheduling. From the answer on nothing is claimed: every claim carries the halt's version as a condition.
@@ -28,6 +23,27 @@ impl Engine {
             Ok(EngineCommand::Halt { cause: HaltCause::Person, reason: reason.to_owned() })
         })
         .await
+    }
+
+    /// Halts scheduling, unless it is halted, and calls off every run that is live: from the answer on nothing starts
+    /// and no call is decided. Calls that had been decided are listed.
+    ///
+    /// # Errors
+    /// A fault.
+    pub async fn stop_everything(
+        &self,
+        origin: &Origin,
+        reason: &str,
+        request: Option<&Request>,
+    ) -> Result<Done<Stopped>, EngineError> {
+        let halted = match self.halt_scheduling(origin, reason, request).await {
+            Ok(done) => done.position,
+            Err(EngineError::Refused(Refusal::AlreadySo(_))) => 0,
+            Err(error) => return Err(error),
+        };
+        let mut done = self.stop_runs(origin).await?;
+        done.position = done.position.max(halted);
+        Ok(done)
     }
 
     /// Lifts the halt. Windows that lay in it do not exist.
@@ -53,32 +69,6 @@ impl Engine {
             Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// Ends what is live, because scheduling was halted. Deliveries that wait stay where they are.
-    ///
-    /// # Errors
-    /// A fault of the database. What was ended until then stays so; ask again.
-    pub async fn stop_runs(&self, origin: &Origin) -> Result<Vec<RunId>, EngineError> {
-        // What was claimed before the halt is found once the projections have it.
-        crate::projector::catch_up(self).await?;
-        let mut stopped = Vec::new();
-        for run in self.live_runs().await? {
-            let end = End {
-                take: None,
-                outcome: Outcome::Cancelled,
-                reason: Some(Reason::Halt),
-                headline: "Scheduling was halted and live runs were stopped".to_owned(),
-                error: None,
-                now: self.log().store_time().await?,
-            };
-            match self.settle(run, end, origin).await {
-                Ok(_) => stopped.push(run),
-                Err(EngineError::Refused(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(stopped)
     }
 
     /// Runs that are live, for a halt's answer: a halt lets them finish.

@@ -1,14 +1,15 @@
 //! Where deciding meets the world: load, decide, append, and what has to happen by itself.
 //!
 //! * [`handle`]: the one shell around every decider; [`lane`]: many commands on one stream, one flush.
-//! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`] and [`reading`], [`bots`], [`boundaries`],
-//!   [`people`], [`halt`], [`erasure`].
+//! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`] and [`reading`], [`approvals`],
+//!   [`bots`], [`boundaries`], [`people`], [`halt`], [`erasure`].
 //! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
 //!   [`leases`], [`projector`] keeps the projections.
 //! * [`deployment`]: whose ledger this is; a copy starts nothing.
 //!
 //! The engine reaches the world only through the log, the views, a [`world::World`] and an [`runner::Executor`].
 
+pub mod approvals;
 pub mod bots;
 pub mod boundaries;
 pub mod claims;

@@ -378,7 +378,7 @@ pub(crate) fn looks_at(view: View, family: &str) -> bool {
     let families: &[&str] = match view {
         View::RoutinesList => &["routine"],
         View::Due => &["routine", "trigger"],
-        View::Runs => &["run"],
+        View::Runs | View::Approvals => &["run"],
         View::Audit => return true,
         View::RunTimeline => &["run", "repeat"],
         View::Triggers => &["trigger", "delivery"],

@@ -20,7 +20,7 @@ use midwatch_commands::{
 use midwatch_events::{
     Actor, AnyEvent, StreamName,
     id::RunId,
-    run::{DecisionKind, Opened, Outcome, Reason, RunContent, RunEvent, Work, WorkKind},
+    run::{Opened, Outcome, Reason, RunContent, RunEvent, Work, WorkKind},
 };
 use midwatch_log::{Filter, lease};
 use tokio::sync::{mpsc, watch};
@@ -459,7 +459,7 @@ async fn silent(job: &Job) {
         }
         match job.engine.load::<Run>(&StreamName::run(job.run)).await {
             Ok(loaded) => {
-                let asks = |state: &Run| state.open_calls.values().any(|call| call.decision == DecisionKind::Asked);
+                let asks = Run::waits_for_a_person;
                 if loaded.state.retry_at.is_none() && !asks(&loaded.state) {
                     return;
                 }

@@ -2,12 +2,12 @@
 
 mod late;
 
-use midwatch_events::run::{Cause, RefusalCause, Verdict, WorkKind};
+use midwatch_events::run::{Cause, DecisionKind, RefusalCause, Verdict, WorkKind};
 
 use super::*;
 use crate::spec::{Given, at, given, id};
 
-fn opened() -> Opened {
+pub(super) fn opened() -> Opened {
     Opened {
         run: id(50),
         bot: id(3),
@@ -34,11 +34,11 @@ fn take(worker: u128, now: &str) -> RunCommand {
     RunCommand::Take { worker: id(worker), now: at(now) }
 }
 
-fn taken() -> Given<Run> {
+pub(super) fn taken() -> Given<Run> {
     given([]).after(open()).after(take(9, "08:00:00"))
 }
 
-fn decision(call: u128, decision: DecisionKind) -> Decision {
+pub(super) fn decision(call: u128, decision: DecisionKind) -> Decision {
     Decision {
         call: id(call),
         ordinal: 0,
@@ -64,10 +64,11 @@ fn decision(call: u128, decision: DecisionKind) -> Decision {
         repeat_count: 1,
         repeat_same_result: 0,
         repeat_cycle: 0,
+        approval: None,
     }
 }
 
-fn decide(take: u32, call: u128, kind: DecisionKind) -> RunCommand {
+pub(super) fn decide(take: u32, call: u128, kind: DecisionKind) -> RunCommand {
     let text = String::new;
     let content = RunContent::ToolCallDecided { arguments: text(), context: text(), fingerprint: text() };
     RunCommand::Decide { take, decision: Box::new(decision(call, kind)), content }
@@ -85,7 +86,7 @@ fn end_call(take: u32, call: u128) -> RunCommand {
     }
 }
 
-fn end(take: Option<u32>, outcome: Outcome, now: &str) -> RunCommand {
+pub(super) fn end(take: Option<u32>, outcome: Outcome, now: &str) -> RunCommand {
     RunCommand::End(End { take, outcome, reason: None, headline: "done".to_owned(), error: None, now: at(now) })
 }
 

@@ -15,7 +15,10 @@ use midwatch_events::{
         DeliveryQueued, DropReason, Limits, MissedReason, Overlap, RearmCause, RoutineEvent, RunClaimed, RunSettled,
         SkippedReason, SuspendCause,
     },
-    run::{CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, RunEvent, Verdict, WorkKind},
+    run::{
+        ApprovalAnswer, ApprovalAnswered, ApprovalRequested, Approvers, CallResult, Cause, Decision, DecisionKind,
+        Ended, Opened, Outcome, RunEvent, Verdict, WorkKind,
+    },
     trigger::{Intake, TriggerEvent},
     user::{Access, UserEvent},
 };
@@ -138,6 +141,7 @@ impl Dice {
             repeat_count: self.number(),
             repeat_same_result: 0,
             repeat_cycle: 0,
+            approval: self.maybe(Self::id),
         }
     }
 }
@@ -256,7 +260,7 @@ fn delivery(dice: &mut Dice) -> DeliveryEvent {
 }
 
 fn run(dice: &mut Dice) -> RunEvent {
-    match dice.roll(0..=9) {
+    match dice.roll(0..=11) {
         0 => RunEvent::Opened(Opened {
             run: dice.id(),
             bot: dice.id(),
@@ -293,6 +297,34 @@ fn run(dice: &mut Dice) -> RunEvent {
             result_bytes: None,
             duration_us: None,
         },
+        9 => RunEvent::ApprovalRequested(ApprovalRequested {
+            approval: dice.id(),
+            call: dice.id(),
+            digest: dice.digest(),
+            tool: String::new(),
+            rule: String::new(),
+            boundary: 1,
+            approvers: dice.of(&[Approvers::Any, Approvers::NotOwner]),
+            owner: dice.id(),
+            unattended: true,
+            run: dice.id(),
+            bot: dice.id(),
+            routine: None,
+            trigger: None,
+            expires_us: dice.instant(),
+        }),
+        10 => RunEvent::ApprovalAnswered(ApprovalAnswered {
+            approval: dice.id(),
+            call: dice.id(),
+            answer: dice.of(&[ApprovalAnswer::Approved, ApprovalAnswer::Declined, ApprovalAnswer::Expired]),
+            digest: dice.digest(),
+            tool: String::new(),
+            rule: String::new(),
+            run: dice.id(),
+            bot: dice.id(),
+            routine: None,
+            trigger: None,
+        }),
         _ => RunEvent::Ended(Ended {
             unattended: None,
             run: dice.id(),

@@ -13,6 +13,7 @@ pub mod blob;
 mod desk;
 mod judge;
 mod known;
+mod last;
 pub mod lease;
 mod log;
 mod memory;

@@ -19,8 +19,8 @@ use midwatch_events::{
         RunSettled, SkippedReason, SuspendCause, Work,
     },
     run::{
-        BlobRef, CallResult, Cause, Decision, DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunContent,
-        RunEvent, Verdict, WorkKind,
+        ApprovalAnswer, ApprovalAnswered, ApprovalRequested, Approvers, BlobRef, CallResult, Cause, Decision,
+        DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunContent, RunEvent, Verdict, WorkKind,
     },
     trigger::{Intake, Scheme, TriggerContent, TriggerEvent},
     user::{Access, UserContent, UserEvent},
@@ -40,6 +40,7 @@ pub(crate) const TOKEN: u8 = 7;
 pub(crate) const PROCESS: u8 = 8;
 pub(crate) const CALL: u8 = 9;
 pub(crate) const BLOB: u8 = 10;
+pub(crate) const APPROVAL: u8 = 11;
 
 /// The id `n` of a kind; the same in every run of the tests.
 pub(crate) fn id<Of>(kind: u8, n: u8) -> Id<Of> {
@@ -225,7 +226,11 @@ fn of_family(family: usize, draw: &mut Draw) -> Vec<Sample> {
             with_stream(stream, repeat(draw), AnyEvent::Repeat)
         }
         5 => with_stream(StreamName::routine(draw.id(ROUTINE)), routine(draw), AnyEvent::Routine),
-        6 => with_stream(StreamName::run(draw.id(RUN)), run(draw), AnyEvent::Run),
+        6 => {
+            let stream = StreamName::run(draw.id(RUN));
+            let events = run(draw).into_iter().chain(approval(draw)).collect();
+            with_stream(stream, events, AnyEvent::Run)
+        }
         7 => with_stream(StreamName::trigger(draw.id(TRIGGER)), trigger(draw), AnyEvent::Trigger),
         _ => user(draw).into_iter().map(|(stream, new)| Sample::of(stream, new, AnyEvent::User)).collect(),
     }
@@ -493,6 +498,7 @@ fn queued(d: &mut Draw) -> DeliveryQueued {
 
 fn decision(d: &mut Draw) -> Decision {
     let (step, rule, routine, trigger) = (d.small(2), d.text("no-submit"), d.id(ROUTINE), d.id(TRIGGER));
+    let approval = d.id(APPROVAL);
     let refusal = d.one_of(&[
         RefusalCause::Rule,
         RefusalCause::NoRule,
@@ -502,6 +508,8 @@ fn decision(d: &mut Draw) -> Decision {
         RefusalCause::BadArguments,
         RefusalCause::Unjudged,
         RefusalCause::Contended,
+        RefusalCause::Declined,
+        RefusalCause::Expired,
     ]);
     Decision {
         call: d.id(CALL),
@@ -528,6 +536,8 @@ fn decision(d: &mut Draw) -> Decision {
         repeat_count: d.small(3),
         repeat_same_result: d.small(2),
         repeat_cycle: d.small(1),
+        // The golden bytes are older than approvals.
+        approval: d.0.is_some().then_some(approval).filter(|_| d.flag()),
     }
 }
 
@@ -610,6 +620,45 @@ fn run(d: &mut Draw) -> Vec<New<RunEvent>> {
         new(d, late_call, late_result),
         new(d, late, RunContent::ReportedLate { headline: "Sorted 14 letters.".to_owned(), error: None }),
     ]
+}
+
+fn approval(d: &mut Draw) -> Vec<New<RunEvent>> {
+    let (routine, trigger) = (d.id(ROUTINE), d.id(TRIGGER));
+    let asked = ApprovalRequested {
+        approval: d.id(APPROVAL),
+        call: d.id(CALL),
+        digest: d.digest(0x60),
+        tool: d.text("computer_write_file"),
+        rule: d.text("ask-writes"),
+        boundary: d.number(7),
+        approvers: d.one_of(&[Approvers::Any, Approvers::NotOwner]),
+        owner: d.id(USER),
+        unattended: d.flag(),
+        run: d.id(RUN),
+        bot: d.id(BOT),
+        routine: d.maybe(routine),
+        trigger: d.maybe(trigger),
+        expires_us: d.at(600),
+    };
+    let answers =
+        [ApprovalAnswer::Approved, ApprovalAnswer::Declined, ApprovalAnswer::Expired, ApprovalAnswer::Withdrawn];
+    let answered = ApprovalAnswered {
+        approval: asked.approval,
+        call: asked.call,
+        answer: d.one_of(&answers),
+        digest: asked.digest,
+        tool: asked.tool.clone(),
+        rule: asked.rule.clone(),
+        run: asked.run,
+        bot: asked.bot,
+        routine: asked.routine,
+        trigger: asked.trigger,
+    };
+    let words = RunContent::ApprovalRequested {
+        fingerprint: d.text("computer_write_file notes.txt"),
+        arguments: d.text(r#"{"path":"notes.txt","contents":"x"}"#),
+    };
+    vec![new(d, RunEvent::ApprovalRequested(asked), words), RunEvent::ApprovalAnswered(answered).into()]
 }
 
 fn trigger(d: &mut Draw) -> Vec<New<TriggerEvent>> {

@@ -27,6 +27,10 @@ use tempfile::TempDir;
 use super::{Answer, AnswerKind, Call, Stop};
 use crate::{Gateway, GatewayOptions};
 
+mod approvals;
+mod secrets;
+mod together;
+
 /// One process with a gateway; nothing runs by itself.
 struct Process {
     engine: Engine,

@@ -32,7 +32,7 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
             }
             AnswerKind::Refused => {
                 let purpose = step.purpose.map(|purpose| format!(" ({purpose})")).unwrap_or_default();
-                let error = format!("Step {number} of {total}{purpose} was refused: {sentence}");
+                let error = redact_text(&format!("Step {number} of {total}{purpose} was refused: {sentence}"));
                 return Ok(Ending {
                     outcome: Outcome::Refused,
                     reason: None,

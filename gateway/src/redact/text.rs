@@ -31,7 +31,7 @@ static SHAPE: LazyLock<Regex> = LazyLock::new(|| {
         (?: gh[pousr]_[A-Za-z0-9]{16,} | github_pat_\w{16,} | glpat-[\w-]{16,} | xox[a-z]-[\w-]{8,} | xapp-[\w-]{8,}
           | (?:AKIA|ASIA)[A-Z0-9]{16} | AIza[\w-]{30,} | [sr]k_(?:live|test)_[A-Za-z0-9]{10,} | npm_[A-Za-z0-9]{30,}
           | pypi-[\w-]{20,} | eyJ[\w-]{5,}\.[\w-]{4,}(?:\.[\w-]*)* )
-        | (?P<word>\b|\\[nrt]) (?: sk-[\w-]{16,} | mw_[\w-]{16,} | hf_[A-Za-z0-9]{16,} | whsec_[\w+/=-]{16,} )
+        | (?P<word>\b|_|\\[nrt]) (?: sk-[\w-]{16,} | mw_[\w-]{16,} | hf_[A-Za-z0-9]{16,} | whsec_[\w+/=-]{16,} )
         ",
     )
 });

@@ -9,7 +9,11 @@ use midwatch_projections::bots::{BotRow, Bots};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Asked, Listed, Made, Paging, Path, Query, Recorded, list as page, made, recorded, shapes, tagged};
+use super::{
+    Asked, Listed, Made, Paging, Path, Query, Recorded, list as page, made, recorded,
+    runs::{Called, called},
+    shapes, tagged,
+};
 use crate::{app::App, error::Problem};
 
 /// Which Bots.
@@ -89,6 +93,21 @@ pub(crate) async fn retire(
     asked.caller.must_be_admin()?;
     let done = app.engine.change_bot(id, &asked.origin(), asked.request.as_ref(), BotCommand::Retire).await?;
     Ok(recorded(&app.engine, &done).await)
+}
+
+/// Calls off every run of a Bot that is live. From the answer on none of their calls is decided any more; those that
+/// had been and have no outcome are listed. Its routines go on at their next window: pause them, or retire it.
+#[utoipa::path(post, path = "/api/v1/bots/{id}/stop", tag = "bots",
+    params(("id" = String, Path, description = "The Bot")),
+    responses((status = 200, body = Called), (status = 404, body = shapes::Problem)))]
+pub(crate) async fn stop(
+    State(app): State<App>,
+    Path(id): Path<BotId>,
+    asked: Asked<super::Nothing>,
+) -> Result<Json<Called>, Problem> {
+    asked.caller.must_be_admin()?;
+    let done = app.engine.stop_bot(id, &asked.origin()).await?;
+    called(&app, done).await
 }
 
 /// Grants a Bot tools, or withdraws them; one of the two in one request.

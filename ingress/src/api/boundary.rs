@@ -3,10 +3,16 @@
 use std::collections::BTreeSet;
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
-use midwatch_boundary::{Boundary, check as compile, check_args};
+use midwatch_boundary::{
+    Boundary, check as compile, check_args,
+    what_if::{Trial, WhatIf},
+};
 use midwatch_engine::{Engine, projector};
 use midwatch_gateway::tools::files;
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Filter,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::{
     bots::Bots,
     boundaries::{Boundaries, BoundaryRow},
@@ -25,6 +31,10 @@ use crate::{
     error::{Finding, Problem},
 };
 
+/// Decisions tried where nothing else is said.
+pub(crate) const TRY_LAST: u32 = 1_000;
+/// Decisions tried at once.
+const TRY_MAX: u32 = 100_000;
 /// Bots whose tools are looked at; with more of them some argument may be taken for unknown.
 const BOTS_MAX: u32 = 10_000;
 
@@ -57,6 +67,18 @@ pub(crate) struct ToPublish {
     /// Why, in its author's words.
     #[serde(default)]
     note: String,
+}
+
+/// A boundary to try on what was decided.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = BoundaryToTry)]
+pub(crate) struct ToTry {
+    /// The whole document.
+    #[schema(value_type = Object)]
+    document: Box<RawValue>,
+    /// How many decisions, the last ones; 1,000 if nothing is said, at most 100,000.
+    last: Option<u32>,
 }
 
 /// Whether a boundary could be published.
@@ -113,6 +135,34 @@ pub(crate) async fn check(State(app): State<App>, asked: Asked<ToCheck>) -> Resu
     asked.caller.must_read_all()?;
     let findings = checked(&app.engine, asked.body.document).await?.err().unwrap_or_default();
     Ok(Json(Checked { ok: findings.is_empty(), findings }))
+}
+
+/// What a boundary would have said to the last calls that were decided. Changes nothing. The answer's `calls` are those
+/// that would come out otherwise, its `not_told` those of which it cannot be said.
+#[utoipa::path(post, path = "/api/v1/boundary/what-if", tag = "boundary", request_body = ToTry,
+    responses((status = 200, body = shapes::WhatIf), (status = 400, body = shapes::Problem)))]
+pub(crate) async fn what_if(State(app): State<App>, asked: Asked<ToTry>) -> Result<Json<WhatIf>, Problem> {
+    asked.caller.must_read_all()?;
+    let last = asked.body.last.unwrap_or(TRY_LAST);
+    if last > TRY_MAX {
+        return Err(Problem::bad("invalid", format!("at most {TRY_MAX} decisions are tried at once")));
+    }
+    tried(&app.engine, asked.body.document.get(), last).await.map(Json)
+}
+
+/// Judges the last decisions by a document. What does not compile is broken in it.
+pub(crate) async fn tried(engine: &Engine, document: &str, last: u32) -> Result<WhatIf, Problem> {
+    let document = Boundary::parse(document).map_err(|error| Problem::bad("boundary", error.sentence))?;
+    let filter = Filter { event_types: vec!["run.tool_call_decided".to_owned()], categories: Vec::new() };
+    let decided = engine.log().read_last(0, last, &filter).await?;
+    let judge = move || {
+        let mut trial = Trial::new(&document);
+        decided.iter().for_each(|recorded| trial.look(recorded));
+        trial.found()
+    };
+    #[expect(clippy::disallowed_methods, reason = "judging many calls takes longer than a request may hold a worker")]
+    let found = tokio::task::spawn_blocking(judge).await;
+    found.map_err(|error| midwatch_engine::EngineError::Fault(error.to_string()).into())
 }
 
 /// Puts a boundary in force. With `If-Match`, only if nobody else did meanwhile.

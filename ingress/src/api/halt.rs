@@ -1,7 +1,7 @@
 //! The scheduling halt. Everybody may know of it; only admins halt and lift.
 
 use axum::{Json, extract::State};
-use midwatch_engine::{Engine, projector};
+use midwatch_engine::{Engine, projector, runs::Stopped};
 use midwatch_projections::engine_deployment::{Deployment, KEY};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -30,7 +30,7 @@ pub(crate) struct HaltReason {
     /// In a person's words.
     #[serde(default)]
     reason: String,
-    /// End what is live, too.
+    /// Call off the runs that are live, too; else they finish.
     #[serde(default)]
     stop_runs: bool,
 }
@@ -39,12 +39,12 @@ pub(crate) struct HaltReason {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Halted {
     position: u64,
-    /// Runs that are still live: a halt lets them finish.
-    #[schema(value_type = Vec<String>)]
+    /// Runs that are still live: a halt by itself lets them finish.
     live_runs: Vec<String>,
-    /// Runs that were ended, where that was asked for.
-    #[schema(value_type = Vec<String>)]
+    /// Runs that were called off.
     stopped_runs: Vec<String>,
+    /// Calls of those that had been decided and had no outcome: they may have acted, and end as unknown.
+    calls: Vec<String>,
 }
 
 /// Whether scheduling is halted, by the ledger itself; the words beside it are a projection's and may come a moment
@@ -65,18 +65,25 @@ pub(crate) async fn show(State(app): State<App>) -> Result<Json<HaltStatus>, Pro
     status(&app.engine).await.map(Json)
 }
 
-/// Halts scheduling. From the answer on nothing starts, on any process.
+/// Halts scheduling. From the answer on nothing starts, on any process; with `stop_runs` no call is decided
+/// either.
 #[utoipa::path(post, path = "/api/v1/halt", tag = "halt", request_body = HaltReason,
     responses((status = 200, body = Halted), (status = 409, body = shapes::Problem)))]
 pub(crate) async fn halt(State(app): State<App>, asked: Asked<HaltReason>) -> Result<Json<Halted>, Problem> {
     asked.caller.must_be_admin()?;
     let engine = &app.engine;
-    let done = engine.halt_scheduling(&asked.origin(), &asked.body.reason, asked.request.as_ref()).await?;
-    let stopped = if asked.body.stop_runs { engine.stop_runs(&asked.origin()).await? } else { Vec::new() };
-    projector::wait_for(engine, engine.log().head().await.map_err(midwatch_engine::EngineError::from)?).await;
-    let stopped_runs = stopped.iter().map(ToString::to_string).collect();
-    let live_runs = engine.live_runs().await?.into_iter().map(|run| run.to_string()).collect();
-    Ok(Json(Halted { position: done.position, live_runs, stopped_runs }))
+    let (origin, reason, request) = (asked.origin(), &asked.body.reason, asked.request.as_ref());
+    let (position, stopped) = if asked.body.stop_runs {
+        let done = engine.stop_everything(&origin, reason, request).await?;
+        (done.position, done.value)
+    } else {
+        (engine.halt_scheduling(&origin, reason, request).await?.position, Stopped::default())
+    };
+    projector::wait_for(engine, position).await;
+    let live_runs = engine.live_runs().await?.iter().map(ToString::to_string).collect();
+    let stopped_runs = stopped.runs.iter().map(ToString::to_string).collect();
+    let calls = stopped.calls.iter().map(ToString::to_string).collect();
+    Ok(Json(Halted { position, live_runs, stopped_runs, calls }))
 }
 
 /// Lifts the halt. Windows that lay in it do not exist.

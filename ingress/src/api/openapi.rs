@@ -7,7 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, senders, shapes, status, triggers,
+    approvals, audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, senders, shapes, status,
+    triggers,
 };
 use crate::auth::SESSION_COOKIE;
 
@@ -27,6 +28,7 @@ use crate::auth::SESSION_COOKIE;
         bots::create,
         bots::retire,
         bots::change_tools,
+        bots::stop,
         schedules::preview,
         routines::list,
         routines::show,
@@ -58,7 +60,11 @@ use crate::auth::SESSION_COOKIE;
         boundary::versions,
         boundary::version,
         boundary::check,
+        boundary::what_if,
         boundary::publish,
+        approvals::list,
+        approvals::show,
+        approvals::answer,
         audit::list,
         halt::show,
         halt::halt,

@@ -1,7 +1,7 @@
 //! Runs: which there are, what happened in one, and calling one off.
 
 use axum::{Json, extract::State, response::Response};
-use midwatch_engine::projector;
+use midwatch_engine::{Done, projector, runs::Stopped};
 use midwatch_events::{
     id::{BotId, RoutineId, RunId, TriggerId},
     run::Outcome,
@@ -14,10 +14,7 @@ use midwatch_projections::{
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::{
-    Asked, Listed, Nothing, Paging, Path, Query, Recorded, equals, list as page, recorded, routines::own, shapes,
-    tagged, word,
-};
+use super::{Asked, Listed, Nothing, Paging, Path, Query, equals, list as page, routines::own, shapes, tagged, word};
 use crate::{app::App, auth::Caller, error::Problem};
 
 /// Which runs.
@@ -92,17 +89,37 @@ pub(crate) async fn timeline(
     Ok(Json(page::<RunTimeline>(&app.engine, filters, order, &paging).await?))
 }
 
-/// Calls a run off. From the answer on none of its calls is decided any more.
+/// Calls a run off. From the answer on none of its calls is decided any more; those that had
+/// been and have no outcome are listed.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs",
     params(("id" = String, Path, description = "The run")),
-    responses((status = 200, body = Recorded), (status = 409, body = shapes::Problem)))]
+    responses((status = 200, body = Called), (status = 409, body = shapes::Problem)))]
 pub(crate) async fn cancel(
     State(app): State<App>,
     Path(id): Path<RunId>,
     asked: Asked<Nothing>,
-) -> Result<Json<Recorded>, Problem> {
+) -> Result<Json<Called>, Problem> {
     seen(&app, id, &asked.caller).await?;
     asked.caller.must_change()?;
     let done = app.engine.cancel_run(id, &asked.origin()).await?;
-    Ok(recorded(&app.engine, &done).await)
+    called(&app, done).await
+}
+
+/// What was stopped.
+#[derive(Debug, serde::Serialize, utoipa::ToSchema)]
+pub(crate) struct Called {
+    /// The last position it rests on.
+    position: u64,
+    /// The runs that were called off.
+    runs: Vec<String>,
+    /// Calls that had been decided and had no outcome: they may have acted, and end as unknown.
+    calls: Vec<String>,
+}
+
+/// The answer to something that was stopped.
+pub(crate) async fn called(app: &App, done: Done<Stopped>) -> Result<Json<Called>, Problem> {
+    projector::wait_for(&app.engine, done.position).await;
+    let runs = done.value.runs.iter().map(ToString::to_string).collect();
+    let calls = done.value.calls.iter().map(ToString::to_string).collect();
+    Ok(Json(Called { position: done.position, runs, calls }))
 }

@@ -1,5 +1,6 @@
 //! The API, against a real server.
 
+mod approvals;
 mod changes;
 mod documents;
 mod lists;

@@ -192,6 +192,14 @@ async fn changed(app: &App, posted: &Posted, row: &BotRow, commands: Vec<BotComm
     seen(app, position, &format!("/bots/{}?done={done_as}", row.id)).await
 }
 
+/// `POST /bots/{id}/stop`.
+pub(super) async fn stop(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    let posted = posted.admin()?;
+    let row = row(&app, &id).await?;
+    let done = app.engine.stop_bot(row.id, &posted.caller.origin()).await?;
+    seen(&app, done.position, &format!("/bots/{}?done=stopped", row.id)).await
+}
+
 /// `POST /bots/{id}/tools`: the tools that are ticked are granted, the others withdrawn.
 pub(super) async fn change_tools(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
     let posted = posted.admin()?;

@@ -2,7 +2,10 @@
 
 use askama::Template;
 use axum::extract::{Path, State};
-use midwatch_boundary::{BoundaryDoc, Effect, Mode, Rule, Unattended, Verdict};
+use midwatch_boundary::{
+    BoundaryDoc, Effect, Mode, Rule, Unattended, Verdict,
+    diff::{Difference, differences},
+};
 use midwatch_engine::projector;
 use midwatch_events::Micros;
 use midwatch_log::views::Order;
@@ -40,8 +43,43 @@ struct Document {
     zone: Shown,
     rules: Vec<RuleView>,
     json: Shown,
+    /// What is different from the version before; none for the first.
+    changes: Option<Vec<ChangeView>>,
     /// The stored text is no document this binary can read.
     unreadable: bool,
+}
+
+/// One thing that is different from the version before.
+struct ChangeView {
+    what: String,
+    from: Option<Shown>,
+    to: Option<Shown>,
+}
+
+impl ChangeView {
+    fn new(difference: &Difference) -> Self {
+        let (what, from, to) = match difference {
+            Difference::Changed { rule, member, from, to } => {
+                let of = rule.as_ref().map_or_else(|| "the document".to_owned(), |rule| format!("the rule {rule}"));
+                (format!("{member} of {of}"), Some(from.as_str()), Some(to.as_str()))
+            }
+            Difference::Added(rule) => (format!("the rule {}", rule.id), None, Some(rule.when.as_str())),
+            Difference::Removed(rule) => (format!("the rule {}", rule.id), Some(rule.when.as_str()), None),
+            Difference::Reordered { rules } => (format!("the order of the rules: {}", rules.join(", ")), None, None),
+        };
+        let what = Shown::short(&what, 300).to_string();
+        Self { what, from: from.map(Shown::lines), to: to.map(Shown::lines) }
+    }
+}
+
+/// What is different from the version before.
+async fn changes(app: &App, row: &BoundaryRow, read: &BoundaryDoc) -> Result<Option<Vec<ChangeView>>, Failure> {
+    let before = match row.version.checked_sub(1).filter(|version| *version > 0) {
+        None => None,
+        Some(version) => projector::get::<Boundaries>(&app.engine, &padded(version)).await?,
+    };
+    let before = before.and_then(|before| BoundaryDoc::parse(&before.document).ok());
+    Ok(before.map(|before| differences(&before, read).iter().map(ChangeView::new).collect()))
 }
 
 /// One published version.
@@ -102,7 +140,9 @@ async fn document(app: &App, row: &BoundaryRow, now: Micros) -> Result<Document,
     let read = BoundaryDoc::parse(&row.document).ok();
     let unreadable = read.is_none();
     let read = read.unwrap_or(BoundaryDoc { mode: Mode::Enforce, zone: String::new(), rules: Vec::new() });
+    let changes = changes(app, row, &read).await?;
     Ok(Document {
+        changes,
         version: version_of(app, row, now).await?,
         dry_run: read.mode == Mode::DryRun,
         zone: Shown::line(&read.zone),

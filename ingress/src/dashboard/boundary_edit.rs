@@ -2,14 +2,17 @@
 
 use askama::Template;
 use axum::{extract::State, http::StatusCode};
-use midwatch_boundary::{BoundaryDoc, presets};
+use midwatch_boundary::{
+    BoundaryDoc, presets,
+    what_if::{Looked, Said, WhatIf},
+};
 use serde_json::value::RawValue;
 
 use super::{
     boundaries::RuleView,
     fields::Fields,
     frame::{Failure, Frame, Page, Section, capital, html, ok},
-    text::{Shown, indented},
+    text::{Shown, indented, word},
     visitor::{Posted, Visitor, seen},
 };
 use crate::{api, app::App, auth::Caller, error::Finding};
@@ -23,7 +26,69 @@ struct EditPage {
     version: String,
     error: Option<String>,
     checked: Option<Checked>,
+    tried: Option<Tried>,
     presets: Vec<Preset>,
+}
+
+/// What the document would have said to the last calls.
+pub(crate) struct Tried {
+    decisions: u64,
+    same: u64,
+    changed: u64,
+    before_any_rule: u64,
+    changes: Vec<(String, u64)>,
+    calls: Vec<TriedCall>,
+    not_told: Vec<TriedCall>,
+    /// How many more there are than are shown.
+    more: u64,
+}
+
+/// One call that would come out otherwise, or of which it cannot be told.
+struct TriedCall {
+    position: u64,
+    run: String,
+    what: Shown,
+    was: String,
+    would_be: String,
+    why: Option<Shown>,
+}
+
+/// Changed calls shown on the page; the API gives all.
+const CALLS_SHOWN: usize = 200;
+
+impl Tried {
+    fn new(found: &WhatIf) -> Self {
+        let shown = |calls: &[Looked]| calls.iter().take(CALLS_SHOWN).map(TriedCall::new).collect::<Vec<_>>();
+        let more = [&found.calls, &found.not_told].map(|calls| calls.len().saturating_sub(CALLS_SHOWN) as u64);
+        Self {
+            decisions: found.decisions,
+            same: found.same,
+            changed: found.changed,
+            before_any_rule: found.before_any_rule,
+            changes: found.changes.iter().map(|(change, count)| (change.clone(), *count)).collect(),
+            calls: shown(&found.calls),
+            not_told: shown(&found.not_told),
+            more: more.iter().sum(),
+        }
+    }
+}
+
+impl TriedCall {
+    fn new(call: &Looked) -> Self {
+        let said = |said: &Said| match &said.rule {
+            Some(rule) => format!("{} ({})", word(said.verdict), Shown::line(rule)),
+            None => word(said.verdict),
+        };
+        let what = if call.fingerprint.is_empty() { &call.tool } else { &call.fingerprint };
+        Self {
+            position: call.position,
+            run: call.run.to_string(),
+            what: Shown::short(what, 200),
+            was: said(&call.was),
+            would_be: call.would_be.as_ref().map_or_else(|| "cannot be told".to_owned(), said),
+            why: call.unevaluable.as_deref().map(Shown::line),
+        }
+    }
 }
 
 /// What checking a document came to.
@@ -101,7 +166,7 @@ async fn edit_page(
     caller: &Caller,
     typed: Typed,
     error: Option<String>,
-    checked: Option<Checked>,
+    (checked, tried): (Option<Checked>, Option<Tried>),
 ) -> Result<EditPage, Failure> {
     let frame = Frame::new(app, caller, Section::Boundaries, "Edit the boundary", &Fields::default()).await?;
     let there = BoundaryDoc::parse(&typed.document).map(|document| document.rules).unwrap_or_default();
@@ -112,7 +177,7 @@ async fn edit_page(
         taken: there.iter().any(|other| other.id == rule.id),
     });
     let Typed { document, note, version } = typed;
-    Ok(EditPage { frame, document, note, version, error, checked, presets: presets.collect() })
+    Ok(EditPage { frame, document, note, version, error, checked, tried, presets: presets.collect() })
 }
 
 /// `GET /boundaries/edit`.
@@ -121,7 +186,7 @@ pub(super) async fn page(State(app): State<App>, Visitor(caller): Visitor) -> Pa
     let (document, version) = app.engine.boundary().await?;
     let document = document.unwrap_or_else(|| midwatch_boundary::default_document().to_json());
     let typed = Typed { document: indented(&document), note: String::new(), version: version.to_string() };
-    ok(&edit_page(&app, &caller, typed, None, None).await?)
+    ok(&edit_page(&app, &caller, typed, None, (None, None)).await?)
 }
 
 fn typed(posted: &Posted) -> Typed {
@@ -133,15 +198,23 @@ fn typed(posted: &Posted) -> Typed {
     }
 }
 
-/// `POST /boundaries/edit`: checks what was typed, or adds a preset to it. Nothing is published.
+/// `POST /boundaries/edit`: checks what was typed, tries it on what was decided, or adds a preset to it. Nothing is
+/// published.
 pub(super) async fn check(State(app): State<App>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     let mut typed = typed(&posted);
     if let Some(added) = posted.fields.filled("add").and_then(|id| with_preset(&typed.document, id)) {
         typed.document = added;
     }
-    let (_, checked) = checked(&app, &typed.document).await?;
-    ok(&edit_page(&app, &posted.caller, typed, None, Some(checked)).await?)
+    let (document, checked) = checked(&app, &typed.document).await?;
+    let tried = match document.filter(|_| posted.fields.has("try")) {
+        None => None,
+        Some(document) => {
+            let found = api::boundary::tried(&app.engine, &document, api::boundary::TRY_LAST).await?;
+            Some(Tried::new(&found))
+        }
+    };
+    ok(&edit_page(&app, &posted.caller, typed, None, (Some(checked), tried)).await?)
 }
 
 /// `POST /boundaries`.
@@ -150,7 +223,7 @@ pub(super) async fn publish(State(app): State<App>, posted: Posted) -> Page {
     let typed = typed(&posted);
     let (document, checked) = checked(&app, &typed.document).await?;
     let Some(document) = document else {
-        let page = edit_page(&app, &posted.caller, typed, None, Some(checked)).await?;
+        let page = edit_page(&app, &posted.caller, typed, None, (Some(checked), None)).await?;
         return html(StatusCode::BAD_REQUEST, &page);
     };
     let (expected, origin) = (typed.version.parse().ok(), posted.caller.origin());
@@ -159,7 +232,7 @@ pub(super) async fn publish(State(app): State<App>, posted: Posted) -> Page {
         Ok(done) => seen(&app, done.position, "/boundaries?done=published").await,
         Err(error) => {
             let (status, sentence) = Failure::from(error).sentence()?;
-            html(status, &edit_page(&app, &posted.caller, typed, Some(sentence), None).await?)
+            html(status, &edit_page(&app, &posted.caller, typed, Some(sentence), (None, None)).await?)
         }
     }
 }

@@ -13,14 +13,18 @@ use crate::{app::App, error::Problem};
 pub(super) async fn halt(State(app): State<App>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     let reason = posted.fields.get("reason");
+    let (origin, request) = (posted.caller.origin(), posted.request.as_ref());
     let outcome = if reason.is_empty() {
         Err(Failure(Problem::bad("invalid", "say why scheduling is halted; everybody sees it")))
+    } else if posted.fields.has("stop_runs") {
+        let done = app.engine.stop_everything(&origin, reason, request).await;
+        done.map(|done| (done.position, "/?done=halted-and-stopped")).map_err(Failure::from)
     } else {
-        let done = app.engine.halt_scheduling(&posted.caller.origin(), reason, posted.request.as_ref()).await;
-        done.map_err(Failure::from)
+        let done = app.engine.halt_scheduling(&origin, reason, request).await;
+        done.map(|done| (done.position, "/?done=halted")).map_err(Failure::from)
     };
     match outcome {
-        Ok(done) => seen(&app, done.position, "/?done=halted").await,
+        Ok((position, path)) => seen(&app, position, path).await,
         Err(failure) => watch::refused(&app, &posted.caller, reason, failure).await,
     }
 }

@@ -63,7 +63,7 @@ pub(crate) struct Call {
 }
 
 /// Why a call was refused, in words.
-fn refusal(cause: RefusalCause) -> &'static str {
+pub(crate) fn refusal(cause: RefusalCause) -> &'static str {
     match cause {
         RefusalCause::Rule => "a deny rule matched",
         RefusalCause::NoRule => "no rule matched, and what nothing allows is refused",
@@ -72,6 +72,8 @@ fn refusal(cause: RefusalCause) -> &'static str {
         RefusalCause::NotGranted => "the Bot is not granted this tool",
         RefusalCause::BadArguments => "the arguments are not what the tool takes",
         RefusalCause::Unjudged => "the rules could not be judged",
+        RefusalCause::Declined => "a person was asked and said no",
+        RefusalCause::Expired => "a person was asked and nobody answered in time",
         RefusalCause::Contended => "too many processes made the same call at once",
     }
 }
@@ -141,6 +143,8 @@ pub(crate) fn steps(
             Detail::Opened(_)
             | Detail::Taken { .. }
             | Detail::Repeated { .. }
+            | Detail::Asked(_)
+            | Detail::Answered(_)
             | Detail::Ended(_)
             | Detail::AttemptFailed { .. }
             | Detail::CallLate { .. }
@@ -166,6 +170,8 @@ fn step(row: &TimelineRow, scale: Scale, now: Micros) -> Step {
         Detail::Decided(decision) => ("call", Some(Mark::decision(decision.decision)), Some(call(decision))),
         Detail::CallEnded { decision, result, .. } => ("call", Some(Mark::call(*result)), Some(call(decision))),
         Detail::Repeated { .. } => ("notice", Some(Mark::warn("going in circles")), None),
+        Detail::Asked(_) => ("notice", Some(Mark { shape: "?", ..Mark::warn("asked") }), None),
+        Detail::Answered(answered) => ("notice", Some(Mark::answer(answered.answer)), None),
         Detail::Ended(ended) => ("run", Some(Mark::outcome(ended.outcome)), None),
         Detail::AttemptFailed { .. } => ("notice", Some(Mark::warn("tried again")), None),
         Detail::CallLate { result, .. } => ("notice", Some(Mark::call(*result)), None),
@@ -197,6 +203,8 @@ fn title(row: &TimelineRow) -> String {
         | Detail::TurnStarted {}
         | Detail::TurnFinished { .. }
         | Detail::Repeated { .. }
+        | Detail::Asked(_)
+        | Detail::Answered(_)
         | Detail::Ended(_)
         | Detail::AttemptFailed { .. }
         | Detail::CallLate { .. }

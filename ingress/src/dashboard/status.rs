@@ -1,6 +1,6 @@
 //! Marks: how a state is shown, by shape and word and only then by colour.
 
-use midwatch_events::run::{CallResult, DecisionKind, Outcome};
+use midwatch_events::run::{ApprovalAnswer, CallResult, DecisionKind, Outcome};
 use midwatch_projections::{
     deliveries::DeliveryStatus,
     routines_list::{Ending, RoutineRow, RoutineState},
@@ -71,6 +71,15 @@ impl Mark {
             DecisionKind::Allowed => Self::good("allowed"),
             DecisionKind::Refused => Self::new("bad", "⊘", "refused"),
             DecisionKind::Asked => Self::new("warn", "?", "asked"),
+        }
+    }
+
+    pub(crate) fn answer(answer: ApprovalAnswer) -> Self {
+        match answer {
+            ApprovalAnswer::Approved => Self::good("approved"),
+            ApprovalAnswer::Declined => Self::bad("declined"),
+            ApprovalAnswer::Expired => Self::new("warn", "◷", "expired"),
+            ApprovalAnswer::Withdrawn => Self::idle("withdrawn"),
         }
     }
 

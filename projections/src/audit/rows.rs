@@ -8,7 +8,7 @@ use midwatch_events::{
     engine::{EngineContent, EngineEvent},
     repeat::{RepeatContent, RepeatEvent},
     routine::{RoutineContent, RoutineEvent, RunClaimed, RunSettled},
-    run::{Decision, Ended, Opened, RunContent, RunEvent},
+    run::{ApprovalAnswered, ApprovalRequested, Decision, Ended, Opened, RunContent, RunEvent},
     trigger::TriggerEvent,
     user::{UserContent, UserEvent},
 };
@@ -278,6 +278,8 @@ impl AuditRow {
                 self.decided(decision);
                 self.outcome = Some(word(result));
             }
+            RunEvent::ApprovalRequested(asked) => self.approval_requested(asked),
+            RunEvent::ApprovalAnswered(answered) => self.approval_answered(answered),
             RunEvent::Ended(ended) => self.ended(ended),
             RunEvent::AttemptFailed { n, reason, .. } => {
                 self.reason = reason.map(word);
@@ -294,7 +296,9 @@ impl AuditRow {
             }
         }
         match content {
-            Some(RunContent::ToolCallDecided { fingerprint, .. }) => self.fingerprint = Some(fingerprint.clone()),
+            Some(
+                RunContent::ToolCallDecided { fingerprint, .. } | RunContent::ApprovalRequested { fingerprint, .. },
+            ) => self.fingerprint = Some(fingerprint.clone()),
             Some(RunContent::Ended { headline, .. }) => self.subject = Some(headline.clone()),
             Some(RunContent::ReportedLate { headline, .. }) => self.subject = Some(headline.clone()),
             Some(
@@ -306,6 +310,27 @@ impl AuditRow {
             )
             | None => {}
         }
+    }
+
+    fn approval_requested(&mut self, asked: &ApprovalRequested) {
+        self.bot = Some(asked.bot);
+        self.routine = asked.routine;
+        self.trigger = asked.trigger;
+        self.tool = Some(asked.tool.clone());
+        self.rule = Some(asked.rule.clone());
+        self.boundary = Some(asked.boundary);
+        self.unattended = Some(asked.unattended);
+        self.subject = Some(format!("a person is asked: {}", asked.approval));
+    }
+
+    fn approval_answered(&mut self, answered: &ApprovalAnswered) {
+        self.bot = Some(answered.bot);
+        self.routine = answered.routine;
+        self.trigger = answered.trigger;
+        self.tool = Some(answered.tool.clone());
+        self.rule = Some(answered.rule.clone());
+        self.outcome = Some(word(answered.answer));
+        self.subject = Some(format!("the approval {}", answered.approval));
     }
 
     fn opened(&mut self, opened: &Opened) {

@@ -7,8 +7,8 @@ use midwatch_events::{AnyEvent, Recorded};
 use super::{Poison, Projection, Table, Write, apply};
 use crate::{
     audit::Audit, bots::Bots, boundaries::Boundaries, deliveries::Deliveries, due::Due, engine_deployment::Deployment,
-    engine_processes::Processes, routines_list::RoutinesList, run_timeline::RunTimeline, runs::Runs,
-    triggers::Triggers, users::People,
+    engine_processes::Processes, routines_list::RoutinesList, run_approvals::Approvals, run_timeline::RunTimeline,
+    runs::Runs, triggers::Triggers, users::People,
 };
 
 /// One of the projections.
@@ -22,6 +22,8 @@ pub enum View {
     Runs,
     /// [`crate::audit`].
     Audit,
+    /// [`crate::run_approvals`].
+    Approvals,
     /// [`crate::run_timeline`].
     RunTimeline,
     /// [`crate::triggers`].
@@ -42,11 +44,12 @@ pub enum View {
 
 impl View {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::RoutinesList,
         Self::Due,
         Self::Runs,
         Self::Audit,
+        Self::Approvals,
         Self::RunTimeline,
         Self::Triggers,
         Self::Deliveries,
@@ -65,6 +68,7 @@ impl View {
             Self::Due => Due::TABLE,
             Self::Runs => Runs::TABLE,
             Self::Audit => Audit::TABLE,
+            Self::Approvals => Approvals::TABLE,
             Self::RunTimeline => RunTimeline::TABLE,
             Self::Triggers => Triggers::TABLE,
             Self::Deliveries => Deliveries::TABLE,
@@ -90,6 +94,7 @@ impl View {
             Self::Due => Due::keys(event, recorded),
             Self::Runs => Runs::keys(event, recorded),
             Self::Audit => Audit::keys(event, recorded),
+            Self::Approvals => Approvals::keys(event, recorded),
             Self::RunTimeline => RunTimeline::keys(event, recorded),
             Self::Triggers => Triggers::keys(event, recorded),
             Self::Deliveries => Deliveries::keys(event, recorded),
@@ -117,6 +122,7 @@ impl View {
             Self::Due => apply::<Due>(rows, event, recorded),
             Self::Runs => apply::<Runs>(rows, event, recorded),
             Self::Audit => apply::<Audit>(rows, event, recorded),
+            Self::Approvals => apply::<Approvals>(rows, event, recorded),
             Self::RunTimeline => apply::<RunTimeline>(rows, event, recorded),
             Self::Triggers => apply::<Triggers>(rows, event, recorded),
             Self::Deliveries => apply::<Deliveries>(rows, event, recorded),

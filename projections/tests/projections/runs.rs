@@ -76,6 +76,7 @@ pub(crate) fn decision(kind: DecisionKind) -> Decision {
         repeat_count: 3,
         repeat_same_result: 0,
         repeat_cycle: 0,
+        approval: None,
     }
 }
 
@@ -105,7 +106,8 @@ fn told() -> Story {
     story.at(62).is(&stream(), RunEvent::TurnStarted { turn: 1 });
     story.at(63).is(&stream(), RunEvent::TurnFinished { turn: 1, calls: 1 });
     story.at(64).is(&stream(), RunEvent::ToolCallDecided(decision(DecisionKind::Refused)));
-    story.at(65).is(&stream(), RunEvent::ToolCallDecided(decision(DecisionKind::Allowed)));
+    let second = Decision { ordinal: 2, ..decision(DecisionKind::Allowed) };
+    story.at(65).is(&stream(), RunEvent::ToolCallDecided(second));
     story.at(66).is(
         &stream(),
         RunEvent::ToolCallEnded {

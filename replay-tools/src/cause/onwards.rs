@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use midwatch_events::{
     AnyEvent, StreamName,
     delivery::DeliveryEvent,
-    id::{CallId, DeliveryId, RunId},
+    id::{ApprovalId, CallId, DeliveryId, RunId},
     repeat::RepeatEvent,
     routine::RoutineEvent,
     run::RunEvent,
@@ -96,6 +96,8 @@ struct Known {
     /// The turn whose calls follow, by run.
     turns: HashMap<(RunId, u32), u64>,
     calls: HashMap<CallId, u64>,
+    /// The last that was said of each: asked, or answered.
+    approvals: HashMap<ApprovalId, u64>,
     deliveries: HashMap<DeliveryId, u64>,
 }
 
@@ -140,6 +142,12 @@ impl Known {
             (RunEvent::TurnFinished { turn, .. }, Some(run)) => {
                 self.turns.insert((run, *turn), position);
             }
+            (RunEvent::ApprovalRequested(asked), _) => {
+                self.approvals.insert(asked.approval, position);
+            }
+            (RunEvent::ApprovalAnswered(answered), _) => {
+                self.approvals.insert(answered.approval, position);
+            }
             (RunEvent::ToolCallDecided(decision), _) => {
                 self.calls.insert(decision.call, position);
             }
@@ -168,8 +176,12 @@ impl Known {
     fn by_facts(&self, read: &Read) -> Option<u64> {
         let position = match &read.event {
             Some(AnyEvent::Run(RunEvent::ToolCallEnded { decision, .. }, _)) => self.calls.get(&decision.call),
+            Some(AnyEvent::Run(RunEvent::ApprovalAnswered(answered), _)) => self.approvals.get(&answered.approval),
             Some(AnyEvent::Run(RunEvent::ToolCallDecided(decision), _)) => {
-                self.turns.get(&(decision.run, decision.turn)).or_else(|| self.runs.get(&decision.run))
+                let answered = decision.approval.and_then(|approval| self.approvals.get(&approval));
+                answered
+                    .or_else(|| self.turns.get(&(decision.run, decision.turn)))
+                    .or_else(|| self.runs.get(&decision.run))
             }
             Some(AnyEvent::Repeat(
                 RepeatEvent::Attempted { call, .. }

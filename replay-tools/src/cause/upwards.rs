@@ -113,7 +113,31 @@ async fn of_run(log: &Log, recorded: &Recorded, event: &RunEvent) -> Result<Opti
             back(|_, earlier| matches!(earlier, RunEvent::TurnFinished { .. } | RunEvent::Taken { .. })).await
         }
         RunEvent::TurnFinished { .. } => back(|_, earlier| matches!(earlier, RunEvent::TurnStarted { .. })).await,
-        RunEvent::ToolCallDecided(_) => {
+        // A call that a person let through goes on from their answer.
+        RunEvent::ToolCallDecided(decision) if decision.approval.is_some() => {
+            let answered = back(|decided, earlier| match (decided, earlier) {
+                (RunEvent::ToolCallDecided(decided), RunEvent::ApprovalAnswered(answered)) => {
+                    decided.approval == Some(answered.approval)
+                }
+                _ => false,
+            });
+            match answered.await? {
+                Some(answered) => Ok(Some(answered)),
+                None => {
+                    back(|_, earlier| matches!(earlier, RunEvent::TurnFinished { .. } | RunEvent::Taken { .. })).await
+                }
+            }
+        }
+        RunEvent::ApprovalAnswered(_) => {
+            back(|answered, earlier| match (answered, earlier) {
+                (RunEvent::ApprovalAnswered(answered), RunEvent::ApprovalRequested(asked)) => {
+                    asked.approval == answered.approval
+                }
+                _ => false,
+            })
+            .await
+        }
+        RunEvent::ToolCallDecided(_) | RunEvent::ApprovalRequested(_) => {
             back(|_, earlier| matches!(earlier, RunEvent::TurnFinished { .. } | RunEvent::Taken { .. })).await
         }
         RunEvent::ToolCallEnded { .. } | RunEvent::CallOutcomeLate { .. } => {

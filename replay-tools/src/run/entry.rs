@@ -2,10 +2,13 @@
 
 use midwatch_events::{
     AnyEvent, Micros, Recorded,
-    id::{CallId, ProcessId},
+    id::{ApprovalId, CallId, ProcessId},
     key::Digest,
     repeat::{RepeatContent, RepeatEvent},
-    run::{CallResult, Decision, DecisionKind, Ended, Outcome, Reason, RefusalCause, RunContent, RunEvent, Verdict},
+    run::{
+        ApprovalAnswer, ApprovalRequested, Approvers, CallResult, Decision, DecisionKind, Ended, Outcome, Reason,
+        RefusalCause, RunContent, RunEvent, Verdict,
+    },
 };
 use midwatch_projections::projection::rfc3339;
 use serde::Serialize;
@@ -68,6 +71,23 @@ pub enum What {
     CallEnded(CallEnded),
     /// Equal calls reached a threshold.
     Repeated(Repeated),
+    /// A person was asked about one exact call.
+    Asked(Box<Asked>),
+    /// And that came of it.
+    Answered {
+        /// The approval.
+        approval: ApprovalId,
+        /// The call that asked first.
+        call: CallId,
+        /// The tool.
+        tool: String,
+        /// The rule that said to ask.
+        rule: String,
+        /// What came of it.
+        answer: ApprovalAnswer,
+        /// The digest that was answered.
+        digest: Digest,
+    },
     /// The run is over.
     Ended(Ending),
     /// It failed before anything acted, and is tried again.
@@ -148,6 +168,36 @@ pub struct Decided {
     pub repeat_same_result: u32,
     /// How often a sequence of 2 to 5 calls has come round.
     pub repeat_cycle: u32,
+    /// The approval it waits for, or that let it through.
+    pub approval: Option<ApprovalId>,
+}
+
+/// What a person was asked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Asked {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// The call that asked first.
+    pub call: CallId,
+    /// The tool.
+    pub tool: String,
+    /// The rule that says to ask.
+    pub rule: String,
+    /// The boundary's version.
+    pub boundary: u64,
+    /// Who may answer.
+    pub approvers: Approvers,
+    /// What is answered.
+    pub digest: Digest,
+    /// Whether nobody was watching.
+    pub unattended: bool,
+    /// When it expires.
+    #[serde(with = "rfc3339")]
+    pub expires: Micros,
+    /// What the call would act on.
+    pub target: Option<Words>,
+    /// Its arguments as JSON text, secrets redacted.
+    pub arguments: Option<Words>,
 }
 
 /// What became of a call that was let through.
@@ -264,6 +314,15 @@ fn of_run(event: &RunEvent, content: Option<&RunContent>, recorded: &Recorded) -
             });
             What::CallEnded(call_ended(decision, *result, text, *result_bytes, *duration_us))
         }
+        RunEvent::ApprovalRequested(requested) => What::Asked(Box::new(asked(requested, content, recorded))),
+        RunEvent::ApprovalAnswered(answered) => What::Answered {
+            approval: answered.approval,
+            call: answered.call,
+            tool: answered.tool.clone(),
+            rule: answered.rule.clone(),
+            answer: answered.answer,
+            digest: answered.digest,
+        },
         RunEvent::Ended(ended) => What::Ended(ending(ended, content, recorded)),
         RunEvent::AttemptFailed { n, reason, retry_at_us } => {
             let error = Words::of(recorded, content, |content| match content {
@@ -305,6 +364,30 @@ fn call_ended(
     CallEnded { call, ordinal, tool, result, text, result_bytes, duration_us }
 }
 
+fn asked(asked: &ApprovalRequested, content: Option<&RunContent>, recorded: &Recorded) -> Asked {
+    let word = |pick: fn(&(&String, &String)) -> String| {
+        Words::of(recorded, content, |content| match content {
+            RunContent::ApprovalRequested { fingerprint, arguments } => {
+                Some(Words::text(pick(&(fingerprint, arguments))))
+            }
+            _ => None,
+        })
+    };
+    Asked {
+        approval: asked.approval,
+        call: asked.call,
+        tool: asked.tool.clone(),
+        rule: asked.rule.clone(),
+        boundary: asked.boundary,
+        approvers: asked.approvers,
+        digest: asked.digest,
+        unattended: asked.unattended,
+        expires: asked.expires_us,
+        target: word(|(fingerprint, _)| (*fingerprint).clone()),
+        arguments: word(|(_, arguments)| (*arguments).clone()),
+    }
+}
+
 fn decided(decision: &Decision, content: Option<&RunContent>, recorded: &Recorded) -> Decided {
     let word = |pick: fn(&(&String, &String, &String)) -> String| {
         Words::of(recorded, content, |content| match content {
@@ -338,6 +421,7 @@ fn decided(decision: &Decision, content: Option<&RunContent>, recorded: &Recorde
         repeat_count: decision.repeat_count,
         repeat_same_result: decision.repeat_same_result,
         repeat_cycle: decision.repeat_cycle,
+        approval: decision.approval,
     }
 }
 

@@ -43,6 +43,12 @@ fn entry(entry: &Entry) -> String {
             words(&mut out, "call", repeated.same_as.as_ref());
             line(&mut out, watched(repeated.unattended));
         }
+        What::Asked(asked) => {
+            words(&mut out, "target", asked.target.as_ref());
+            words(&mut out, "arguments", asked.arguments.as_ref());
+            line(&mut out, &format!("{}; until {}", watched(asked.unattended), asked.expires));
+        }
+        What::Answered { .. } => line(&mut out, &format!("answered by {}", entry.actor)),
         What::Ended(ended) => ending(&mut out, ended),
         What::TurnStarted { .. } | What::Unknown {} => {}
     }

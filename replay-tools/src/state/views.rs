@@ -7,7 +7,7 @@ use midwatch_commands::{
     engine::Engine,
     repeat::{Attempt, Repeat},
     routine::{Phase, Routine},
-    run::Run,
+    run::{Approval, Run},
     target::Target,
     trigger::Trigger,
     user::User,
@@ -154,6 +154,8 @@ pub(super) fn run(state: &Run) -> Value {
         refused,
         fingerprints,
         open_calls,
+        asked_calls,
+        approvals,
         ended,
         answered,
         attempts_failed,
@@ -161,6 +163,19 @@ pub(super) fn run(state: &Run) -> Value {
         unknown_calls,
         reported_late,
     } = state;
+    let asked = |Approval { asked, answer, spent }: &Approval| {
+        json!({
+            "approval": asked.approval,
+            "call": asked.call,
+            "tool": asked.tool,
+            "rule": asked.rule,
+            "digest": asked.digest,
+            "boundary": asked.boundary,
+            "expires": asked.expires_us.to_string(),
+            "answer": answer,
+            "spent": spent,
+        })
+    };
     let mut opening = json!(opened);
     // Instants are text everywhere else.
     if let (Some(members), Some(opened)) = (opening.as_object_mut(), opened) {
@@ -185,6 +200,8 @@ pub(super) fn run(state: &Run) -> Value {
         "retry_at": at(*retry_at),
         "unknown_calls": unknown_calls.values().collect::<Vec<_>>(),
         "reported_late": reported_late,
+        "calls_that_wait": asked_calls.keys().collect::<Vec<_>>(),
+        "approvals": approvals.iter().map(asked).collect::<Vec<_>>(),
         "outcome": ended.map(|(outcome, _)| outcome),
         "reason": ended.and_then(|(_, reason)| reason),
     })

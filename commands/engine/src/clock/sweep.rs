@@ -8,14 +8,15 @@ use midwatch_events::{
 };
 use midwatch_projections::runs::RunRow;
 
-use crate::{Engine, EngineError, Origin, runs};
+use crate::{Engine, EngineError, Origin, approvals, runs};
 
-/// Closes runs that nobody took in time, and runs long past their deadline, whoever holds them.
+/// Closes runs that nobody took in time, and runs long past their deadline, whoever holds them; lets approvals expire.
 ///
 /// # Errors
 /// A fault of the database.
 pub async fn sweep(engine: &Engine) -> Result<(), EngineError> {
     let now = engine.log().store_time().await?;
+    approvals::sweep(engine, now).await?;
     for row in runs::live(engine).await?.into_iter().filter(|row| perhaps_overdue(row, now)) {
         let run: RunId = row.id;
         let state = match engine.load::<Run>(&StreamName::run(run)).await {

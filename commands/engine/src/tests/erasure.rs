@@ -71,6 +71,7 @@ fn decision(opened: &Opened, ordinal: u8) -> Decision {
         repeat_count: 1,
         repeat_same_result: 0,
         repeat_cycle: 0,
+        approval: None,
     }
 }
 

@@ -3,7 +3,12 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use midwatch_events::StreamName;
+use midwatch_commands::run::Run;
+use midwatch_events::{
+    Micros, StreamName,
+    id::RunId,
+    run::{ApprovalRequested, Approvers, RunEvent},
+};
 use midwatch_log::{
     Append, Expected, NewEvent, Open, StreamAppend,
     views::{Attached, Cursor, KEY, Order, Query, Table, Views},
@@ -15,7 +20,7 @@ use super::support::{
 };
 use crate::{
     Engine, EngineError, clock,
-    handle::Folds,
+    handle::{Folds, Plan},
     projector::{catch_up, get, looks_at, rebuild, status, tables, wait_for},
     reactor, runner,
 };
@@ -59,6 +64,34 @@ async fn story(engine: &Engine) {
     engine.lift_halt(&me(), None).await.unwrap();
     engine.stop_process().await.unwrap();
     roles.end().await;
+    let run = run_now(engine, due_routine(engine, bot).await).await;
+    asked(engine, run).await;
+}
+
+/// A question of a run's, as the gateway writes it.
+async fn asked(engine: &Engine, run: RunId) {
+    let stream = StreamName::run(run);
+    let loaded = engine.load::<Run>(&stream).await.unwrap();
+    let opened = loaded.state.opened.unwrap();
+    let asked = RunEvent::ApprovalRequested(ApprovalRequested {
+        approval: midwatch_events::id::ApprovalId::new(engine.world().uuid()),
+        call: midwatch_events::id::CallId::new(engine.world().uuid()),
+        digest: midwatch_events::key::Digest([1; 32]),
+        tool: "computer_write_file".to_owned(),
+        rule: "ask".to_owned(),
+        boundary: 1,
+        approvers: Approvers::Any,
+        owner: opened.owner,
+        unattended: true,
+        run,
+        bot: opened.bot,
+        routine: opened.routine,
+        trigger: None,
+        expires_us: Micros(0),
+    });
+    let mut plan = Plan::default();
+    plan.add(engine.world(), &stream, loaded.version, &[asked.into()], &me()).unwrap();
+    plan.commit(engine.log()).await.unwrap().unwrap();
 }
 
 type Rows = BTreeMap<String, Vec<u8>>;
@@ -184,7 +217,7 @@ async fn a_damaged_event_stops_who_looks_at_it_with_its_reason_and_nobody_else()
         until("the others at the head", well).await;
         for state in status(&engine).await.unwrap() {
             match state.name {
-                "runs" | "audit" | "run_timeline" => {
+                "runs" | "audit" | "run_timeline" | "approvals" => {
                     let (position, error) = state.stopped.unwrap();
                     assert_eq!((state.position, position), (damaged - 1, damaged), "{}", place.backend);
                     assert!(error.contains("run.opened/1"), "{error}");

@@ -463,7 +463,7 @@ async fn a_halt_that_stops_runs_ends_them_with_that_reason() {
             runs.push(run_now(&engine, id).await);
         }
         engine.halt_scheduling(&me(), "drill", None).await.unwrap();
-        let mut stopped = engine.stop_runs(&me()).await.unwrap();
+        let mut stopped = engine.stop_everything(&me(), "drill", None).await.unwrap().value.runs;
         stopped.sort();
         runs.sort();
         assert_eq!(stopped, runs, "{}", place.backend);

@@ -134,5 +134,6 @@ fn decision(job: &Job, call: CallId) -> Decision {
         repeat_count: 1,
         repeat_same_result: 1,
         repeat_cycle: 0,
+        approval: None,
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::testing::{Server, answered};
 
-fn described(name: &str) -> BTreeSet<String> {
+pub(super) fn described(name: &str) -> BTreeSet<String> {
     let api = serde_json::to_value(crate::openapi()).unwrap();
     let schema = &api["components"]["schemas"][name];
     schema["properties"]

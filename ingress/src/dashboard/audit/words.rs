@@ -46,6 +46,8 @@ pub(super) fn event(event: &str) -> (String, bool) {
         "run.tool_call_decided" => "Call judged",
         "run.tool_call_ended" => "Call ended",
         "run.attempt_failed" => "Attempt failed, tried again",
+        "run.approval_requested" => "A person was asked",
+        "run.approval_answered" => "An approval was answered",
         "run.ended" => "Run ended",
         "run.call_outcome_late" => "A call's outcome came late",
         "run.reported_late" => "A runner's report came late",

@@ -7,6 +7,7 @@ use midwatch_projections::{
     audit::{Audit, AuditRow},
     deliveries::Deliveries,
     routines_list::RoutinesList,
+    run_approvals::Approvals,
     runs::Runs,
     triggers::{TriggerRow, Triggers},
 };
@@ -37,6 +38,7 @@ pub(crate) struct Item {
 /// Everything that needs somebody now, the most pressing first.
 pub(crate) async fn items(app: &App, caller: &Caller, now: Micros) -> Result<Vec<Item>, Failure> {
     let mut items = Vec::new();
+    items.extend(asked(app, caller, now).await?);
     if caller.reads_all() {
         items.extend(stopped(app).await?);
         items.extend(unconfirmed(app, caller).await?);
@@ -48,6 +50,24 @@ pub(crate) async fn items(app: &App, caller: &Caller, now: Micros) -> Result<Vec
         items.extend(of_audit(app, caller, now, kind).await?);
     }
     Ok(items)
+}
+
+/// Calls that wait for a person.
+async fn asked(app: &App, caller: &Caller, now: Micros) -> Result<Option<Item>, Failure> {
+    let mut filters = vec![Condition { column: "state", is: Test::Eq(Cell::Text("open".to_owned())) }];
+    filters.extend(scope::owned(caller));
+    let count = projector::count::<Approvals>(&app.engine, &filters).await?;
+    let order = Order { column: "asked_at", descending: true };
+    let latest = projector::page::<Approvals>(&app.engine, filters, order, 1, None).await?;
+    let Some((latest, _)) = latest.into_iter().next() else { return Ok(None) };
+    let path = if count == 1 { format!("/approvals/{}", latest.id) } else { "/approvals".to_owned() };
+    Ok(Some(Item {
+        mark: Mark { shape: "?", ..Mark::warn("asked") },
+        title: counted(count, "call waits for a person", "calls wait for a person"),
+        latest: Some(Shown::short(latest.fingerprint.as_deref().unwrap_or(&latest.tool), 120)),
+        at: Some(When::utc(latest.asked_at, now)),
+        path,
+    }))
 }
 
 /// One kind of audit row that needs somebody.
