@@ -27,7 +27,7 @@ use crate::auth::SESSION_COOKIE;
         bots::create,
         bots::retire,
         bots::change_tools,
-        schedules::preview,
+        schedules::preview, schedules::windows,
         routines::list,
         routines::show,
         routines::create,
