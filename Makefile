@@ -67,3 +67,7 @@ bench: ## Measure beside other event stores, and write docs/benchmarks.md (QUICK
 .PHONY: bench-schedule
 bench-schedule: ## Measure the clock with 100,000 routines, 10,000 of them due at once, and with 1,000,000 idle (QUICK=1: fewer)
 	benches/schedule.sh
+
+.PHONY: bench-schedulers
+bench-schedulers: ## Measure the clock beside other schedulers, and write docs/benchmarks-schedulers.md (QUICK=1: prints only)
+	benches/schedulers/run.sh

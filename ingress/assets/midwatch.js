@@ -23,6 +23,14 @@
     });
   }
 
+  // A connection that breaks is made again by the extension, but not a first one that failed.
+  if (standing) {
+    window.setInterval(() => {
+      const connecting = standing.classList.contains("htmx-request");
+      if (!document.hidden && !connecting) standing.dispatchEvent(new Event("again"));
+    }, 5000);
+  }
+
   // A sentence near a form is what its sender looks for next.
   byId("wrong")?.focus();
 
@@ -85,6 +93,18 @@
   for (const time of document.querySelectorAll("time")) {
     const at = Date.parse(time.dateTime);
     if (!Number.isNaN(at)) time.title = `${time.title ? `${time.title} · ` : ""}${local.format(at)}`;
+  }
+
+  // Where no zone was chosen yet, it is the browser's own one: from here on the server knows it too.
+  const own = local.resolvedOptions().timeZone;
+  if (own && !document.cookie.includes("midwatch_zone=")) {
+    document.cookie = `midwatch_zone=${own}; Path=/; Max-Age=31536000; SameSite=Lax`;
+    const parts = { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
+    const wall = new Intl.DateTimeFormat("en-GB", { ...parts, hourCycle: "h23", timeZone: own });
+    for (const time of document.querySelectorAll("time[data-reader]")) {
+      time.textContent = `${wall.format(Date.parse(time.dateTime)).replace(",", "")} ${own}`;
+    }
+    for (const name of document.querySelectorAll("[data-reader-zone]")) name.textContent = own;
   }
 
   document.documentElement.classList.add("script");

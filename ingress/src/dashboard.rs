@@ -15,6 +15,7 @@ mod delivery;
 mod fields;
 mod frame;
 mod halt;
+mod limits_form;
 mod listing;
 mod live;
 mod names;
@@ -33,6 +34,7 @@ mod text;
 mod time;
 mod trigger;
 mod triggers;
+mod viewing;
 mod visitor;
 mod watch;
 
@@ -58,6 +60,7 @@ pub fn routes() -> Router<App> {
         .route("/watch/live", get(watch::live_runs))
         .route("/halt", post(halt::halt))
         .route("/halt/lift", post(halt::lift))
+        .route("/viewing", post(viewing::choose))
         .route("/routines", get(routines::page).post(routine_form::create))
         .route("/routines/new", get(routine_form::new))
         .route("/routines/preview", get(schedule_form::preview))
@@ -66,6 +69,7 @@ pub fn routes() -> Router<App> {
         .route("/routines/{id}/pause", post(routine::pause))
         .route("/routines/{id}/resume", post(routine::resume))
         .route("/routines/{id}/run", post(routine::run_now))
+        .route("/routines/{id}/cancel", post(routine::cancel))
         .route("/routines/{id}/delete", post(routine::delete))
         .route("/runs", get(runs::page))
         .route("/runs/{id}", get(run::page))

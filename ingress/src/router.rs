@@ -70,6 +70,7 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/schedules/preview", post(schedules::preview))
         .route("/routines", get(routines::list).post(routines::create))
         .route("/routines/{id}", get(routines::show).patch(routines::edit).delete(routines::remove))
+        .route("/routines/{id}/windows", get(schedules::windows))
         .route("/routines/{id}/pause", post(routines::pause))
         .route("/routines/{id}/resume", post(routines::resume))
         .route("/routines/{id}/run", post(routines::run_now))

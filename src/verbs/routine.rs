@@ -5,20 +5,20 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use midwatch_commands::{
     Refusal,
-    calendar::Schedule,
+    calendar::{Schedule, Window},
     routine::{Edit, Routine as RoutineState},
 };
-use midwatch_engine::{Done, Engine, projector, routines::NewRoutine};
+use midwatch_engine::{Done, Engine, projector, routines::NewRoutine, world::World};
 use midwatch_events::{
     Micros, StreamName,
     id::{BotId, RoutineId, UserId},
     routine::{Limits, Missed, Overlap, Retry, RoutineContent, RoutineEvent, Work},
 };
 use midwatch_log::views::{Cell, Condition, Order, Test};
-use midwatch_projections::routines_list::{RoutineRow, RoutinesList};
+use midwatch_projections::routines_list::{Ending, RoutineRow, RoutinesList};
 use serde_json::{Value, json};
 
-use super::all;
+use super::{all, schedule};
 use crate::{
     cli::Globals,
     failure::Failure,
@@ -26,6 +26,9 @@ use crate::{
     table::{Table, dash, pairs, word},
     typed::{id, text_or_file},
 };
+
+/// Windows that are shown.
+const WINDOWS: usize = 5;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Routine {
@@ -397,8 +400,44 @@ async fn show(globals: &Globals, id: RoutineId) -> Result<ExitCode, Failure> {
         members.insert("instruction".to_owned(), json!(work.instruction));
         members.insert("recording".to_owned(), json!(recording));
     }
-    globals.output().answer(&json, || shown(&row, work.unwrap_or_default()))?;
+    let now = World::system().clock.now();
+    let (windows, zone_data) = comes(&row, now);
+    if let Value::Object(members) = &mut json {
+        members.insert("windows".to_owned(), windows.iter().map(|(window, at)| due(window, *at)).collect());
+        members.insert("zone_data".to_owned(), json!(zone_data));
+    }
+    globals.output().answer(&json, || {
+        let mut text = shown(&row, work.unwrap_or_default());
+        if !windows.is_empty() {
+            let windows: Vec<Window> = windows.iter().map(|(window, _)| window.clone()).collect();
+            text.push_str(&format!("\n{}", schedule::table(&windows, None)));
+        }
+        if let Some(sentence) = zone_data {
+            text.push_str(&format!("Note: {sentence}\n"));
+        }
+        text
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Its next windows with the instants at which they start, and where two copies of the zone data differ.
+fn comes(row: &RoutineRow, now: Micros) -> (Vec<(Window, Micros)>, Option<String>) {
+    let Ok(schedule) = Schedule::parse(&row.schedule) else { return (Vec::new(), None) };
+    let windows = row.next_window.map(|next| schedule.preview(next.plus_s(-1), Some(row.anchor), WINDOWS));
+    let start = |window: Window| {
+        let at = schedule.effective_at(window.at, row.id.uuid().as_bytes());
+        (window, at)
+    };
+    (windows.unwrap_or_default().into_iter().map(start).collect(), schedule::zone_data(&schedule, now))
+}
+
+fn due(window: &Window, effective: Micros) -> Value {
+    json!({
+        "utc": window.at.to_string(),
+        "local": window.local,
+        "dst": window.dst.as_str(),
+        "effective": effective.to_string(),
+    })
 }
 
 fn shown(row: &RoutineRow, work: Work) -> String {
@@ -413,6 +452,7 @@ fn shown(row: &RoutineRow, work: Work) -> String {
         ("next window", row.next_window.map(|_| next_window(row))),
         ("last", row.last_outcome.as_ref().map(|_| last(row))),
         ("live run", row.live_run.map(|run| run.to_string())),
+        ("recent endings", Some(recent(row)).filter(|recent| !recent.is_empty())),
         ("waits for it", row.queued_window.map(|window| format!("the window {window}"))),
         (
             "held",
@@ -456,6 +496,15 @@ fn limits_in_words(limits: &Limits) -> String {
         words.push_str(&format!("; tried {times} more times, first after {backoff_s} s"));
     }
     words
+}
+
+/// The last endings, the oldest first: `succeeded, missed ×3, succeeded`.
+fn recent(row: &RoutineRow) -> String {
+    let ending = |ending: &Ending| match ending.count {
+        0 | 1 => ending.outcome.clone(),
+        count => format!("{} ×{count}", ending.outcome),
+    };
+    row.recent.iter().map(ending).collect::<Vec<_>>().join(", ")
 }
 
 /// The work in force; none where it was erased.

@@ -34,6 +34,8 @@ export const open = async (browser, options = {}) => {
   page.on("console", (message) => {
     // What these tests get wrong on purpose is answered with 400, and the browser says so.
     if (message.text().includes("status of 400")) return;
+    // A page that is left while it connects says so; one that stays connects again, which is tried by itself.
+    if (message.text().includes("htmx:error: Failed to fetch")) return;
     if (["error", "warning"].includes(message.type())) complaints.push(`${page.url()}: ${message.text()}`);
   });
   page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error}`));

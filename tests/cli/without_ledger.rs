@@ -16,16 +16,35 @@ fn a_preview_shows_windows_in_both_times() {
     assert_eq!(
         answer,
         json!({
+            "in_words": "Mondays and Fridays at 08:00 and 17:30, Europe/Berlin",
             "windows": [
                 // Strictly after the instant, which is itself a window.
                 {"utc": "2026-12-04T16:30:00Z", "local": "2026-12-04T17:30:00+01:00", "dst": "none"},
                 {"utc": "2026-12-07T07:00:00Z", "local": "2026-12-07T08:00:00+01:00", "dst": "none"},
             ],
+            "notes": [],
+            "zone_data": null,
+            "tzdb": answer["tzdb"],
             "runs_per_week": 4.0,
             "agent_runs_per_week": 4.0,
         })
     );
     assert!(!home.path("midwatch.db").exists() && !home.path("state").exists());
+}
+
+#[test]
+fn a_preview_shows_the_readers_zone_and_where_the_zone_data_differs() {
+    let home = Home::new();
+    let schedule = r#"{"kind":"weekly","zone":"America/Vancouver","days":["mon"],"times":["08:00"]}"#;
+    let words = ["schedule", "preview", "--schedule", schedule, "--from", "2026-12-01T00:00:00Z", "--count", "1"];
+    let answer = home.json(&[&words[..], &["--reader-zone", "Europe/Berlin"]].concat());
+    assert_eq!(answer["windows"][0]["local"], "2026-12-07T08:00:00-07:00");
+    assert_eq!(answer["windows"][0]["reader"], "2026-12-07T16:00:00+01:00");
+    assert!(answer["zone_data"].as_str().unwrap().contains("check the hour"), "{answer}");
+    let shown = home.run(&[&words[..], &["--reader-zone", "Asia/Tokyo"]].concat()).out;
+    assert!(shown.contains("Asia/Tokyo") && shown.contains("2026-12-08T00:00:00+09:00"), "{shown}");
+    assert!(shown.contains("This runs about 1 times a week: 1 agent runs"), "{shown}");
+    home.fails(&[&words[..], &["--reader-zone", "Mars"]].concat(), 2, "is not a time zone");
 }
 
 #[test]

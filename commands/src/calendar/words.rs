@@ -58,6 +58,7 @@ fn weekdays(days: &[String]) -> String {
         ["mon", "tue", "wed", "thu", "fri", "sat", "sun"] => "Every day".to_owned(),
         ["mon", "tue", "wed", "thu", "fri"] => "Weekdays".to_owned(),
         ["sat", "sun"] => "Weekends".to_owned(),
+        [first, _, .., last] if follow(&chosen) => joined_to(first, last),
         _ => {
             let names: Vec<&str> = WEEKDAYS
                 .iter()
@@ -68,6 +69,17 @@ fn weekdays(days: &[String]) -> String {
             joined(&names)
         }
     }
+}
+
+/// Whether weekdays follow each other without a gap.
+fn follow(chosen: &[&str]) -> bool {
+    WEEKDAYS.windows(chosen.len()).any(|run| run == chosen)
+}
+
+/// `Mondays to Saturdays`.
+fn joined_to(first: &str, last: &str) -> String {
+    let name = |day: &str| WEEKDAYS.iter().zip(DAY_NAMES).find(|(word, _)| **word == day).map_or("", |(_, name)| name);
+    format!("{} to {}", name(first), name(last))
 }
 
 fn month_days(days: &[Value]) -> String {

@@ -30,6 +30,7 @@ use crate::auth::SESSION_COOKIE;
         bots::change_tools,
         bots::stop,
         schedules::preview,
+        schedules::windows,
         routines::list,
         routines::show,
         routines::create,

@@ -15,10 +15,11 @@ type Asset = (&'static str, &'static str, &'static [u8]);
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 
-const FILES: [Asset; 8] = [
+const FILES: [Asset; 9] = [
     ("midwatch.css", CSS, include_bytes!("../../assets/midwatch.css")),
     ("forms.css", CSS, include_bytes!("../../assets/forms.css")),
     ("pages.css", CSS, include_bytes!("../../assets/pages.css")),
+    ("routines.css", CSS, include_bytes!("../../assets/routines.css")),
     ("midwatch.js", JS, include_bytes!("../../assets/midwatch.js")),
     ("htmx.min.js", JS, include_bytes!("../../assets/htmx.min.js")),
     ("hx-sse.min.js", JS, include_bytes!("../../assets/hx-sse.min.js")),

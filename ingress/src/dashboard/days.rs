@@ -5,8 +5,14 @@ pub(crate) const WEEKDAYS: [(&str, &str); 7] =
     [("mon", "Mon"), ("tue", "Tue"), ("wed", "Wed"), ("thu", "Thu"), ("fri", "Fri"), ("sat", "Sat"), ("sun", "Sun")];
 
 /// The kinds of schedule: their word in the form and what they are called there.
-pub(crate) const KINDS: [(&str, &str); 4] =
-    [("weekly", "On weekdays"), ("every", "Every so often"), ("once", "Once"), ("json", "As JSON")];
+pub(crate) const KINDS: [(&str, &str); 6] = [
+    ("weekly", "On weekdays"),
+    ("monthly", "On days of the month"),
+    ("every", "Every so often"),
+    ("once", "Once"),
+    ("cron", "Cron"),
+    ("json", "As JSON"),
+];
 
 /// One thing that can be chosen, and whether it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

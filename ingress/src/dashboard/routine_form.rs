@@ -6,11 +6,12 @@ use axum::{
     http::StatusCode,
 };
 use midwatch_commands::{
-    calendar::{Schedule, zone_names},
+    calendar::{Schedule, Zone, zone_names},
     routine::Edit,
 };
 use midwatch_engine::{projector, routines::NewRoutine};
 use midwatch_events::{
+    id::BotId,
     routine::{Limits, Work},
     run::WorkKind,
 };
@@ -21,10 +22,12 @@ use super::{
     days::Choice,
     fields::Fields,
     frame::{Failure, Frame, Page, Section, html, ok},
+    limits_form::LimitFields,
     routine,
-    schedule_form::{Previewing, ScheduleFields},
+    schedule_form::{Previewing, ScheduleFields, Wrong},
     scope,
     text::{Shown, indented},
+    viewing::Viewing,
     visitor::{Posted, Visitor, seen},
 };
 use crate::{app::App, auth::Caller, error::Problem};
@@ -35,7 +38,8 @@ struct RoutineForm {
     frame: Frame,
     /// The routine that is changed; none for a new one.
     id: Option<String>,
-    error: Option<String>,
+    /// What was refused; with the field it is about, where it is about one.
+    wrong: Option<Wrong>,
     typed: Typed,
     bots: Vec<Choice<String, Shown>>,
     zones: Vec<&'static str>,
@@ -50,25 +54,20 @@ struct Typed {
     instruction: String,
     recording: String,
     schedule: ScheduleFields,
-    grace_s: String,
-    deadline_s: String,
-    max_turns: String,
+    limits: LimitFields,
     version: String,
     bot: String,
 }
 
 impl Typed {
-    fn fresh() -> Self {
-        let limits = Limits::default();
+    fn fresh(reader: &Zone) -> Self {
         Self {
             name: String::new(),
             recorded: false,
             instruction: String::new(),
             recording: String::new(),
-            schedule: ScheduleFields::fresh(),
-            grace_s: limits.grace_s.to_string(),
-            deadline_s: limits.deadline_s.to_string(),
-            max_turns: limits.max_turns.to_string(),
+            schedule: ScheduleFields::fresh(reader),
+            limits: LimitFields::stored(&Limits::default()),
             version: String::new(),
             bot: String::new(),
         }
@@ -81,25 +80,21 @@ impl Typed {
             instruction: fields.text("instruction"),
             recording: fields.text("recording"),
             schedule: ScheduleFields::typed(fields),
-            grace_s: fields.get("grace_s").to_owned(),
-            deadline_s: fields.get("deadline_s").to_owned(),
-            max_turns: fields.get("max_turns").to_owned(),
+            limits: LimitFields::typed(fields),
             version: fields.get("version").to_owned(),
             bot: fields.get("bot").to_owned(),
         }
     }
 
-    fn stored(row: &RoutineRow, work: Option<Work>) -> Self {
+    fn stored(row: &RoutineRow, work: Option<Work>, reader: &Zone) -> Self {
         let work = work.unwrap_or_default();
         Self {
             name: row.name.clone(),
             recorded: row.work == WorkKind::Recording,
             instruction: work.instruction.unwrap_or_default(),
             recording: work.recording.map(|text| indented(&text)).unwrap_or_default(),
-            schedule: ScheduleFields::stored(&row.schedule),
-            grace_s: row.limits.grace_s.to_string(),
-            deadline_s: row.limits.deadline_s.to_string(),
-            max_turns: row.limits.max_turns.to_string(),
+            schedule: ScheduleFields::stored(&row.schedule, reader),
+            limits: LimitFields::stored(&row.limits),
             version: row.version.to_string(),
             bot: row.bot.to_string(),
         }
@@ -113,31 +108,49 @@ impl Typed {
         }
     }
 
-    fn limits(&self, others: &Limits) -> Result<Limits, Failure> {
-        let number = |text: &str, what: &str| {
-            let sentence = format!("{what}: write a whole number");
-            text.parse::<u32>().map_err(|_| Failure(Problem::bad("invalid", sentence)))
-        };
-        // What the form does not show stays as it is.
-        Ok(Limits {
-            grace_s: number(&self.grace_s, "how late a window may still run")?,
-            deadline_s: number(&self.deadline_s, "how long a run may last")?,
-            max_turns: number(&self.max_turns, "how many turns a run may take")?,
-            ..others.clone()
-        })
+    /// Whether the schedule has bounds, which are then shown.
+    fn bounded(&self) -> bool {
+        let ScheduleFields { starts_at, ends_at, jitter_s, .. } = &self.schedule;
+        [starts_at, ends_at, jitter_s].iter().any(|field| !field.is_empty())
     }
 
-    fn schedule(&self) -> Result<String, Failure> {
-        self.schedule.to_json().map_err(|sentence| Failure(Problem::bad("schedule_shape", sentence)))
+    /// Everything that can be seen to be wrong before it is asked for.
+    ///
+    /// # Errors
+    /// The first field that is wrong, in the order of the form.
+    fn check(&self) -> Result<(String, Limits), Wrong> {
+        if self.name.is_empty() {
+            return Err(Wrong::new("name", "A routine needs a name."));
+        }
+        if self.bot.parse::<BotId>().is_err() {
+            return Err(Wrong::new("bot", "Choose the Bot that does the work."));
+        }
+        self.schedule.schedule()?;
+        Ok((self.schedule.to_json()?, self.limits.read()?))
+    }
+}
+
+/// Why a form comes again.
+enum Refused {
+    /// A field of it.
+    Field(Wrong),
+    /// What it asked for.
+    Whole(Failure),
+}
+
+impl Refused {
+    fn whole(error: impl Into<Problem>) -> Self {
+        Self::Whole(Failure(error.into()))
     }
 }
 
 async fn form(
     app: &App,
     caller: &Caller,
+    viewing: &Viewing,
     id: Option<String>,
     typed: Typed,
-    error: Option<String>,
+    wrong: Option<Wrong>,
 ) -> Result<RoutineForm, Failure> {
     let title = if id.is_some() { "Change a routine" } else { "New routine" };
     let frame = Frame::new(app, caller, Section::Routines, title, &Fields::default()).await?;
@@ -149,15 +162,15 @@ async fn form(
         let replays = if row.agui.is_none() { " (recordings only)" } else { "" };
         Choice { chosen: value == typed.bot, value, name: Shown::line(&format!("{}{replays}", row.name)) }
     });
-    let previewing = Previewing::of(&typed.schedule, typed.recorded, frame.now);
-    Ok(RoutineForm { bots: bots.collect(), zones: zone_names(), previewing, frame, id, error, typed })
+    let previewing = Previewing::of(&typed.schedule, typed.recorded, &viewing.zone, frame.now);
+    Ok(RoutineForm { bots: bots.collect(), zones: zone_names(), previewing, frame, id, wrong, typed })
 }
 
 /// `GET /routines/new`; with a query, the fields as typed, which is the preview where no script runs.
-pub(super) async fn new(State(app): State<App>, Visitor(caller): Visitor, query: Fields) -> Page {
+pub(super) async fn new(State(app): State<App>, Visitor(caller): Visitor, viewing: Viewing, query: Fields) -> Page {
     caller.must_change()?;
-    let typed = if query.has("kind") { Typed::from(&query) } else { Typed::fresh() };
-    ok(&form(&app, &caller, None, typed, None).await?)
+    let typed = if query.has("kind") { Typed::from(&query) } else { Typed::fresh(&viewing.zone) };
+    ok(&form(&app, &caller, &viewing, None, typed, None).await?)
 }
 
 /// `GET /routines/{id}/edit`.
@@ -165,53 +178,59 @@ pub(super) async fn edit_page(
     State(app): State<App>,
     Visitor(caller): Visitor,
     Path(id): Path<String>,
+    viewing: Viewing,
     query: Fields,
 ) -> Page {
     let row = scope::changes_routine(&app, &caller, &id).await?;
-    let typed =
-        if query.has("kind") { Typed::from(&query) } else { Typed::stored(&row, routine::work(&app, row.id).await?) };
-    ok(&form(&app, &caller, Some(row.id.to_string()), typed, None).await?)
+    let typed = if query.has("kind") {
+        Typed::from(&query)
+    } else {
+        Typed::stored(&row, routine::work(&app, row.id).await?, &viewing.zone)
+    };
+    ok(&form(&app, &caller, &viewing, Some(row.id.to_string()), typed, None).await?)
 }
 
 /// `POST /routines`.
-pub(super) async fn create(State(app): State<App>, posted: Posted) -> Page {
+pub(super) async fn create(State(app): State<App>, viewing: Viewing, posted: Posted) -> Page {
     posted.caller.must_change()?;
     let typed = Typed::from(&posted.fields);
     match created(&app, &posted, &typed).await {
         Ok((position, path)) => seen(&app, position, &path).await,
-        Err(failure) => again(&app, &posted, None, typed, failure).await,
+        Err(refused) => again(&app, &posted, &viewing, None, typed, refused).await,
     }
 }
 
-async fn created(app: &App, posted: &Posted, typed: &Typed) -> Result<(u64, String), Failure> {
-    let bot = typed.bot.parse().map_err(|_| Problem::bad("invalid", "choose the Bot that does the work"))?;
+async fn created(app: &App, posted: &Posted, typed: &Typed) -> Result<(u64, String), Refused> {
+    let (schedule, limits) = typed.check().map_err(Refused::Field)?;
+    let no_bot = || Refused::Field(Wrong::new("bot", "Choose the Bot that does the work."));
     let new = NewRoutine {
         name: typed.name.clone(),
-        bot,
-        schedule: typed.schedule()?,
+        bot: typed.bot.parse().map_err(|_| no_bot())?,
+        schedule,
         work: typed.work(),
-        limits: typed.limits(&Limits::default())?,
+        limits,
         owner: posted.caller.user(),
     };
-    let done = app.engine.create_routine(&new, &posted.caller.origin(), posted.request.as_ref()).await?;
+    let done = app.engine.create_routine(&new, &posted.caller.origin(), posted.request.as_ref()).await;
+    let done = done.map_err(Refused::whole)?;
     Ok((done.position, format!("/routines/{}?done=created", done.value)))
 }
 
 /// `POST /routines/{id}`.
-pub(super) async fn edit(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+pub(super) async fn edit(State(app): State<App>, Path(id): Path<String>, viewing: Viewing, posted: Posted) -> Page {
     let row = scope::changes_routine(&app, &posted.caller, &id).await?;
     let typed = Typed::from(&posted.fields);
     match edited(&app, &posted, &row, &typed).await {
         Ok((position, path)) => seen(&app, position, &path).await,
-        Err(failure) => again(&app, &posted, Some(row.id.to_string()), typed, failure).await,
+        Err(refused) => again(&app, &posted, &viewing, Some(row.id.to_string()), typed, refused).await,
     }
 }
 
 /// Only what differs becomes a change: a schedule that is written again would otherwise drop the windows that are due.
-async fn edited(app: &App, posted: &Posted, row: &RoutineRow, typed: &Typed) -> Result<(u64, String), Failure> {
-    let (schedule, limits) = (typed.schedule()?, typed.limits(&row.limits)?);
+async fn edited(app: &App, posted: &Posted, row: &RoutineRow, typed: &Typed) -> Result<(u64, String), Refused> {
+    let (schedule, limits) = typed.check().map_err(Refused::Field)?;
     let same = Schedule::parse(&schedule).is_ok_and(|new| new.to_json() == row.schedule);
-    let before = routine::work(app, row.id).await?;
+    let before = routine::work(app, row.id).await.map_err(Refused::Whole)?;
     let unchanged = before.as_ref().is_some_and(|before| same_work(before, &typed.work()));
     let edit = Edit {
         name: Some(typed.name.clone()).filter(|name| *name != row.name),
@@ -221,9 +240,8 @@ async fn edited(app: &App, posted: &Posted, row: &RoutineRow, typed: &Typed) -> 
         ..Edit::default()
     };
     let expected = typed.version.parse().ok();
-    let done =
-        app.engine.edit_routine(row.id, edit, expected, &posted.caller.origin(), posted.request.as_ref()).await?;
-    Ok((done.position, format!("/routines/{}?done=saved", row.id)))
+    let done = app.engine.edit_routine(row.id, edit, expected, &posted.caller.origin(), posted.request.as_ref()).await;
+    Ok((done.map_err(Refused::whole)?.position, format!("/routines/{}?done=saved", row.id)))
 }
 
 /// The form shows a recording with line breaks of its own.
@@ -232,8 +250,21 @@ fn same_work(before: &Work, after: &Work) -> bool {
     before.instruction == after.instruction && recording(before) == recording(after)
 }
 
-async fn again(app: &App, posted: &Posted, id: Option<String>, typed: Typed, failure: Failure) -> Page {
-    let (status, sentence) = failure.sentence()?;
-    let status = if status == StatusCode::CONFLICT { status } else { StatusCode::BAD_REQUEST };
-    html(status, &form(app, &posted.caller, id, typed, Some(sentence)).await?)
+async fn again(
+    app: &App,
+    posted: &Posted,
+    viewing: &Viewing,
+    id: Option<String>,
+    typed: Typed,
+    refused: Refused,
+) -> Page {
+    let (status, wrong) = match refused {
+        Refused::Field(wrong) => (StatusCode::BAD_REQUEST, wrong),
+        Refused::Whole(failure) => {
+            let (status, sentence) = failure.sentence()?;
+            let status = if status == StatusCode::CONFLICT { status } else { StatusCode::BAD_REQUEST };
+            (status, Wrong::new("", sentence))
+        }
+    };
+    html(status, &form(app, &posted.caller, viewing, id, typed, Some(wrong)).await?)
 }

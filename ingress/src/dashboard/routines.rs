@@ -21,9 +21,6 @@ use super::{
 };
 use crate::app::App;
 
-/// Endings a strip shows in a list.
-const STRIP: usize = 14;
-
 #[derive(Template)]
 #[template(path = "routines.html")]
 struct RoutinesPage {
@@ -46,7 +43,10 @@ pub(crate) struct Row {
     pub(crate) why: Option<Shown>,
     pub(crate) next: Option<When>,
     pub(crate) last: Option<Last>,
+    /// The last endings, the oldest first; the projection keeps 30.
     pub(crate) strip: Vec<Ticked>,
+    /// The same in words: `27 succeeded, 2 missed, 1 failed`.
+    pub(crate) tally: String,
 }
 
 /// How a routine ended last.
@@ -69,7 +69,6 @@ impl Row {
             reason: row.last_reason.as_deref().map(reason),
             at: When::maybe(row.last_at, now),
         });
-        let skipped = row.recent.len().saturating_sub(STRIP);
         Self {
             id: row.id.to_string(),
             name: Shown::line(&row.name),
@@ -81,9 +80,25 @@ impl Row {
             why: row.reason.as_deref().map(Shown::line),
             next,
             last,
-            strip: row.recent.iter().skip(skipped).map(Ticked::new).collect(),
+            strip: row.recent.iter().map(|ending| Ticked::new(ending, schedule.as_ref(), now)).collect(),
+            tally: tally(row),
         }
     }
+}
+
+/// How many of the last endings were which, the most first.
+fn tally(row: &RoutineRow) -> String {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for ending in &row.recent {
+        match counts.iter_mut().find(|(outcome, _)| *outcome == ending.outcome) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((ending.outcome.clone(), 1)),
+        }
+    }
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let said: Vec<String> =
+        counts.iter().map(|(outcome, count)| format!("{count} {}", outcome.replace('_', " "))).collect();
+    said.join(", ")
 }
 
 /// A schedule in words; one that cannot be read, as it is stored.

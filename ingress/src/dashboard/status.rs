@@ -1,13 +1,20 @@
 //! Marks: how a state is shown, by shape and word and only then by colour.
 
-use midwatch_events::run::{ApprovalAnswer, CallResult, DecisionKind, Outcome};
+use midwatch_commands::calendar::Schedule;
+use midwatch_events::{
+    Micros,
+    run::{ApprovalAnswer, CallResult, DecisionKind, Outcome},
+};
 use midwatch_projections::{
     deliveries::DeliveryStatus,
     routines_list::{Ending, RoutineRow, RoutineState},
     runs::{RunRow, RunState},
 };
 
-use super::text::{spaced, word};
+use super::{
+    text::{spaced, word},
+    time::When,
+};
 
 /// A state as a page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +106,7 @@ impl Mark {
     pub(crate) fn routine(row: &RoutineRow) -> Self {
         match row.state {
             RoutineState::Active if row.live_run.is_some() => Self::live("running"),
+            RoutineState::Active if row.held.is_some() => Self::new("warn", "◔", "held"),
             RoutineState::Active => Self::new("idle", "◷", "active"),
             RoutineState::Paused => Self::new("idle", "‖", "paused"),
             RoutineState::Suspended => Self::warn("suspended"),
@@ -154,11 +162,16 @@ pub(crate) struct Ticked {
 }
 
 impl Ticked {
-    pub(crate) fn new(ending: &Ending) -> Self {
+    /// With the window's time in its routine's zone, or when it was recorded.
+    pub(crate) fn new(ending: &Ending, schedule: Option<&Schedule>, now: Micros) -> Self {
         let why = ending.reason.as_deref().map(|word| format!(", {}", reason(word))).unwrap_or_default();
         let many = if ending.count > 1 { format!(" ×{}", ending.count) } else { String::new() };
         let mark = Mark::ending(&ending.outcome);
-        let title = format!("{}{many}{why}, {}", mark.word, ending.at);
+        let at = match (ending.window, schedule) {
+            (Some(window), Some(schedule)) => When::in_zone(window, schedule.zone(), now).text,
+            (window, _) => When::utc(window.unwrap_or(ending.at), now).text,
+        };
+        let title = format!("{}{many}{why}: {at}", mark.word);
         Self { mark, title, run: ending.run.map(|run| run.to_string()) }
     }
 }

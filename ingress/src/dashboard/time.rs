@@ -38,37 +38,67 @@ impl When {
     }
 }
 
-/// A window of a preview.
+/// A window that comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Previewed {
     /// In the routine's zone.
     pub(crate) local: String,
+    /// That zone.
+    pub(crate) zone: String,
     /// The same instant in UTC, with how far it is.
     pub(crate) utc: When,
-    /// Whether that says more than `local` does.
-    pub(crate) elsewhere: bool,
+    /// The same in the reader's zone, where that says something else.
+    pub(crate) reader: Option<String>,
     /// What daylight saving did to it.
     pub(crate) dst: Option<&'static str>,
+    /// When it starts with the routine's jitter, where that is later.
+    pub(crate) starts: Option<String>,
 }
 
 impl Previewed {
-    pub(crate) fn new(window: &Window, zone: &Zone, now: Micros) -> Self {
+    pub(crate) fn new(window: &Window, zone: &Zone, reader: &Zone, now: Micros) -> Self {
         let dst = match window.dst {
             Dst::None => None,
             Dst::Moved => Some("this time does not exist on that day and moves forward"),
             Dst::FirstOfTwo => Some("this time comes twice on that day; it runs the first time"),
         };
-        let elsewhere = zone.name() != "UTC";
-        Self { local: local_text(&window.local, zone.name()), utc: When::utc(window.at, now), elsewhere, dst }
+        let elsewhere = reader.canonical() != zone.canonical();
+        let reader = elsewhere.then(|| local_text(&reader.local(window.at), reader.name()));
+        Self {
+            local: wall_clock(&window.local),
+            zone: zone_text(zone.name()),
+            utc: When::utc(window.at, now),
+            reader,
+            dst,
+            starts: None,
+        }
+    }
+
+    /// With the instant at which it starts.
+    pub(crate) fn starting(mut self, window: &Window, effective: Micros, zone: &Zone) -> Self {
+        if effective > window.at {
+            let local = zone.local(effective);
+            self.starts = local.get(11..19).map(str::to_owned);
+        }
+        self
     }
 }
 
-/// `Tue 1 Dec 2026, 09:00 Europe/Berlin`. A fixed offset is its own name.
+/// `Tue 1 Dec 2026, 09:00 Europe/Berlin`.
 fn local_text(rfc3339: &str, zone: &str) -> String {
+    format!("{} {}", wall_clock(rfc3339), zone_text(zone))
+}
+
+/// `Tue 1 Dec 2026, 09:00`.
+fn wall_clock(rfc3339: &str) -> String {
     let Ok(local) = DateTime::parse_from_rfc3339(rfc3339) else { return rfc3339.to_owned() };
     let second = if local.timestamp() % 60 == 0 { "" } else { ":%S" };
-    let zone = if zone.starts_with(['+', '-']) { format!("UTC{zone}") } else { zone.to_owned() };
-    format!("{} {zone}", local.format(&format!("%a %-d %b %Y, %H:%M{second}")))
+    local.format(&format!("%a %-d %b %Y, %H:%M{second}")).to_string()
+}
+
+/// A fixed offset is its own name.
+fn zone_text(zone: &str) -> String {
+    if zone.starts_with(['+', '-']) { format!("UTC{zone}") } else { zone.to_owned() }
 }
 
 /// From `now`: `just now`, `3 min ago`, `in 2 h`.

@@ -17,6 +17,14 @@ fn in_words() {
         ),
         (r#"{"kind":"weekly","zone":"UTC","days":["sun","sat"],"times":["08:00"]}"#, "Weekends at 08:00, UTC"),
         (
+            r#"{"kind":"weekly","zone":"UTC","days":["mon","tue","wed","thu","fri","sat"],"times":["08:00"]}"#,
+            "Mondays to Saturdays at 08:00, UTC",
+        ),
+        (
+            r#"{"kind":"weekly","zone":"UTC","days":["mon","tue","thu"],"times":["08:00"]}"#,
+            "Mondays, Tuesdays and Thursdays at 08:00, UTC",
+        ),
+        (
             r#"{"kind":"weekly","zone":"UTC","days":["mon","tue","wed","thu","fri","sat","sun"],"times":["08:00","09:00","10:00"]}"#,
             "Every day at 08:00, 09:00 and 10:00, UTC",
         ),

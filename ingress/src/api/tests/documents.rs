@@ -14,10 +14,14 @@ async fn a_preview_shows_windows_and_what_they_add_up_to() {
     let asked = json!({"schedule": schedule, "from": "2026-12-01T00:00:00Z", "count": 2});
     let preview = server.post("/api/v1/schedules/preview", &asked).await;
     let wanted = json!({
+        "in_words": "Mondays and Fridays at 08:00, Europe/Berlin",
         "windows": [
             {"utc": "2026-12-04T07:00:00Z", "local": "2026-12-04T08:00:00+01:00", "dst": "none"},
             {"utc": "2026-12-07T07:00:00Z", "local": "2026-12-07T08:00:00+01:00", "dst": "none"},
         ],
+        "notes": [],
+        "zone_data": null,
+        "tzdb": preview["tzdb"],
         "runs_per_week": 2.0,
         "agent_runs_per_week": 2.0,
     });
@@ -26,7 +30,17 @@ async fn a_preview_shows_windows_and_what_they_add_up_to() {
     let preview = server.post("/api/v1/schedules/preview", &recording).await;
     assert_eq!((&preview["runs_per_week"], &preview["agent_runs_per_week"]), (&json!(168.0), &json!(0.0)));
     assert_eq!(preview["windows"].as_array().unwrap().len(), 10);
+    let vancouver = json!({
+        "schedule": {"kind": "cron", "zone": "America/Vancouver", "expr": "0 8 * * *"},
+        "from": "2026-12-01T12:00:00Z", "count": 1, "reader_zone": "Europe/Berlin",
+    });
+    let preview = server.post("/api/v1/schedules/preview", &vancouver).await;
+    let window = json!({"utc": "2026-12-01T15:00:00Z", "local": "2026-12-01T08:00:00-07:00", "dst": "none",
+        "reader": "2026-12-01T16:00:00+01:00"});
+    assert_eq!(preview["windows"], json!([window]));
+    assert!(preview["zone_data"].as_str().unwrap().contains("at UTC-08:00 by an older copy"), "{preview}");
     for (asked, code) in [
+        (json!({"schedule": {"kind": "every", "zone": "UTC", "minutes": 5}, "reader_zone": "Mars"}), "unknown_zone"),
         (json!({"schedule": {"kind": "yearly"}}), "schedule_shape"),
         (json!({"schedule": {"kind": "every", "zone": "Europe/Berln", "minutes": 5}}), "unknown_zone"),
         (json!({"schedule": {"kind": "every", "zone": "UTC", "minutes": 0}}), "schedule_value"),

@@ -86,6 +86,15 @@ async fn what_was_typed_is_kept_until_it_is_right() {
         assert!(!html.contains("<script>"), "{html}");
         assert!(wrong[0].1.is_empty() || html.contains("gpj.\u{202e}exe"), "the name is kept: {html}");
     }
+    // What is wrong stands with its field, and only there; whatever it is in stays open.
+    let wrong = [("name", "x"), ("kind", "monthly"), ("month_days", "32"), ("times", "08:00")];
+    let html = story.post(&story.admin, "/routines", &routine(&bot, &wrong)).await.text().await.unwrap();
+    assert!(html.contains("id=\"month_days-wrong\"") && html.contains("href=\"#month_days\""), "{html}");
+    assert_eq!(html.matches("aria-invalid").count(), 1, "{html}");
+    let mut wrong = routine(&bot, &[("name", "x"), ("kind", "every"), ("minutes", "5")]);
+    wrong.iter_mut().filter(|(name, _)| *name == "grace_s").for_each(|(_, value)| *value = "soon");
+    let html = story.post(&story.admin, "/routines", &wrong).await.text().await.unwrap();
+    assert!(html.contains("id=\"grace_s-wrong\"") && html.contains("<details open><summary>Late windows"), "{html}");
     let no_bot = story.post(&story.admin, "/routines", &routine("", &[("name", "x"), ("kind", "every")])).await;
     assert!(no_bot.text().await.unwrap().contains("Choose the Bot"));
 }
@@ -97,15 +106,15 @@ async fn a_preview_says_what_a_schedule_comes_to() {
         .page("/routines/preview?kind=weekly&days=mon&days=fri&times=08:00,17:30&zone=Europe/Berlin&work=instruction")
         .await;
     assert!(html.contains("Mondays and Fridays at 08:00 and 17:30, Europe/Berlin"), "{html}");
-    assert!(html.contains("<b>4</b> runs a week, <b>4</b> of them with a model"), "{html}");
+    assert!(html.contains("This runs about <b>4</b> times a week: <b>4</b> agent runs."), "{html}");
     assert_eq!(html.matches("<li>").count(), 6, "{html}");
     let recorded = story.page("/routines/preview?kind=every&minutes=15&zone=UTC&work=recording").await;
-    assert!(recorded.contains("<b>672</b> runs a week, <b>0</b> of them"), "{recorded}");
+    assert!(recorded.contains("about <b>672</b> times a week: <b>no</b> agent runs"), "{recorded}");
     let wrong = story.page("/routines/preview?kind=weekly&days=mon&times=08:00&zone=Mars").await;
     assert!(wrong.contains("class=\"wrong\"") && wrong.contains("Mars"), "{wrong}");
     // Without a script the same stands on the form's own page.
     let page = story.page("/routines/new?kind=every&minutes=30&zone=UTC&name=Half").await;
-    assert!(page.contains("<b>336</b> runs a week") && page.contains("value=\"Half\""), "{page}");
+    assert!(page.contains("about <b>336</b> times a week") && page.contains("value=\"Half\""), "{page}");
 }
 
 #[tokio::test]
@@ -188,4 +197,79 @@ async fn a_bot_is_registered_granted_and_retired() {
     assert_eq!(story.page(&path).await.matches(" checked").count(), 1);
     led_to(&story.post(&story.admin, &format!("{path}/retire"), &[]).await);
     assert!(story.page(&path).await.contains("retired"));
+}
+
+#[tokio::test]
+async fn windows_are_shown_in_the_readers_zone_without_a_script() {
+    let story = Story::told().await;
+    let path = format!("/routines/{}", story.routine);
+    assert!(story.page(&path).await.contains("Your time zone: <span data-reader-zone>UTC</span>"));
+    let html = story.page(&format!("{path}?tz=Asia/Tokyo")).await;
+    assert!(html.contains("16:00 Asia/Tokyo") || html.contains("15:00 Asia/Tokyo"), "{html}");
+    let chosen = [("zone", "America/New_York"), ("back", path.as_str())];
+    let answer = story.post(&story.admin, "/viewing", &chosen).await;
+    let cookie = answer.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(cookie.starts_with("midwatch_zone=America/New_York; Path=/"), "{cookie}");
+    assert_eq!(led_to(&answer), path);
+    let elsewhere = [("zone", "UTC"), ("back", "//evil.example")];
+    assert_eq!(led_to(&story.post(&story.admin, "/viewing", &elsewhere).await), "/");
+    let unknown = story.post(&story.admin, "/viewing", &[("zone", "Mars"), ("back", "/")]).await;
+    assert_eq!(unknown.status(), StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_routines_page_says_where_the_zone_data_differs() {
+    let story = Story::told().await;
+    let bot = story.bot.to_string();
+    let mut fields = routine(&bot, &[("name", "West"), ("kind", "weekly"), ("days", "mon"), ("times", "08:00")]);
+    fields.iter_mut().filter(|(name, _)| *name == "zone").for_each(|(_, value)| *value = "America/Vancouver");
+    let made = led_to(&story.post(&story.admin, "/routines", &fields).await);
+    let html = story.page(&made).await;
+    assert!(html.contains("America/Vancouver is at UTC-07:00 by the time-zone data in use"), "{html}");
+    assert!(!story.page(&format!("/routines/{}", story.routine)).await.contains("older copy"));
+}
+
+#[tokio::test]
+async fn what_did_not_run_and_why_it_is_off_is_on_the_page() {
+    let story = Story::told().await;
+    let html = story.page(&format!("/routines/{}", story.missed)).await;
+    assert!(html.contains("Where nothing ran") && html.contains("looked at too late"), "{html}");
+    let path = format!("/routines/{}", story.routine);
+    led_to(&story.post(&story.admin, &format!("{path}/pause"), &[("reason", "Moving house")]).await);
+    let html = story.page(&path).await;
+    assert!(html.contains("Paused.") && html.contains("Moving house"), "{html}");
+    assert!(html.contains("None is due while it is switched off"), "{html}");
+    // Nothing is live: calling off changes nothing, and is no error.
+    assert_eq!(led_to(&story.post(&story.admin, &format!("{path}/cancel"), &[]).await), path);
+}
+
+#[tokio::test]
+async fn every_option_is_edited_in_the_form_and_said_on_the_page() {
+    let story = Story::told().await;
+    let bot = story.bot.to_string();
+    let options = [
+        ("name", "Careful"),
+        ("kind", "every"),
+        ("minutes", "5"),
+        ("missed", "run_once"),
+        ("within_s", "21600"),
+        ("overlap", "queue_one"),
+        ("max_runs", "12"),
+        ("retry_times", "2"),
+        ("retry_backoff_s", "30"),
+    ];
+    let made = led_to(&story.post(&story.admin, "/routines", &routine(&bot, &options)).await);
+    let html = story.page(&made).await;
+    for said in ["0 of at most 12 claimed", "up to 6 h late", "one window waits", "tried 2 times more"] {
+        assert!(html.contains(said), "{said}: {html}");
+    }
+    let edit = story.page(&format!("{}/edit", made.split('?').next().unwrap())).await;
+    for kept in ["value=\"queue_one\" checked", "value=\"run_once\" checked", "value=\"21600\"", "value=\"12\""] {
+        assert!(edit.contains(kept), "{kept}: {edit}");
+    }
+    let mut wrong = options.to_vec();
+    wrong.push(("retry_times", "2"));
+    wrong.retain(|(name, _)| *name != "retry_backoff_s");
+    let html = story.post(&story.admin, "/routines", &routine(&bot, &wrong)).await.text().await.unwrap();
+    assert!(html.contains("id=\"retry_backoff_s-wrong\""), "{html}");
 }

@@ -17,7 +17,7 @@ use super::super::{
     names::Names,
     scope,
     status::{Mark, reason},
-    text::{Shown, counted},
+    text::{Shown, counted, word},
     time::When,
 };
 use crate::{app::App, auth::Caller};
@@ -45,6 +45,7 @@ pub(crate) async fn items(app: &App, caller: &Caller, now: Micros) -> Result<Vec
         items.extend(held(app).await?);
     }
     items.extend(suspended(app, caller).await?);
+    items.extend(held_windows(app, caller, now).await?);
     items.extend(failed(app, caller, now).await?);
     for kind in &KINDS {
         items.extend(of_audit(app, caller, now, kind).await?);
@@ -179,6 +180,25 @@ async fn suspended(app: &App, caller: &Caller) -> Result<Vec<Item>, Failure> {
         path: format!("/routines/{}", row.id),
     };
     Ok(found.into_iter().map(item).collect())
+}
+
+/// Windows that nobody can run at present.
+async fn held_windows(app: &App, caller: &Caller, now: Micros) -> Result<Vec<Item>, Failure> {
+    let mut filters = vec![Condition { column: "attention", is: Test::Eq(Cell::Int(1)) }];
+    filters.extend(scope::owned(caller));
+    let order = Order { column: "name", descending: false };
+    let found = projector::page::<RoutinesList>(&app.engine, filters, order, 200, None).await?;
+    let item = |row: midwatch_projections::routines_list::RoutineRow| {
+        let held = row.held?;
+        Some(Item {
+            mark: Mark { shape: "◔", ..Mark::warn("held") },
+            title: "A window is held: nobody can run it".to_owned(),
+            latest: Some(Shown::short(&format!("{}: {}", row.name, reason(&word(held.reason))), 120)),
+            at: Some(When::utc(held.since, now)),
+            path: format!("/routines/{}", row.id),
+        })
+    };
+    Ok(found.into_iter().filter_map(|(row, _)| item(row)).take(10).collect())
 }
 
 async fn stopped(app: &App) -> Result<Vec<Item>, Failure> {
