@@ -64,6 +64,20 @@ pub enum Refusal {
     /// Another delivery than the sample was named.
     #[error("the sample is another delivery; read it again and confirm that one")]
     OtherSample,
+    /// No more deliveries may wait.
+    #[error("{waiting} deliveries wait already, and no more may; wait until some have run")]
+    QueueFull {
+        /// How many wait.
+        waiting: usize,
+    },
+    /// A trigger takes no more deliveries in this minute.
+    #[error("this trigger takes {max} deliveries a minute; send it again in {retry_s} s")]
+    OverBudget {
+        /// How many it takes.
+        max: u32,
+        /// Seconds until the next minute.
+        retry_s: u32,
+    },
     /// A link was used, or is too old, or never was.
     #[error("this sign-in link was used or has expired; `midwatch user link` makes a new one")]
     LinkSpent,
@@ -88,6 +102,8 @@ impl Refusal {
             | Self::TurnLimit { .. }
             | Self::NoSample
             | Self::OtherSample
+            | Self::QueueFull { .. }
+            | Self::OverBudget { .. }
             | Self::LinkSpent => RefusalKind::Refused,
         }
     }
@@ -110,6 +126,8 @@ impl Refusal {
             Self::TurnLimit { .. } => "turn_limit",
             Self::NoSample => "no_sample",
             Self::OtherSample => "other_sample",
+            Self::QueueFull { .. } => "queue_full",
+            Self::OverBudget { .. } => "over_budget",
             Self::LinkSpent => "link_spent",
         }
     }

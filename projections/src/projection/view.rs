@@ -6,8 +6,9 @@ use midwatch_events::{AnyEvent, Recorded};
 
 use super::{Poison, Projection, Table, Write, apply};
 use crate::{
-    audit::Audit, bots::Bots, boundaries::Boundaries, deliveries::Deliveries, due::Due, engine_deployment::Deployment,
-    engine_processes::Processes, routines_list::RoutinesList, run_timeline::RunTimeline, runs::Runs,
+    audit::Audit, bots::Bots, boundaries::Boundaries, deliveries::Deliveries, delivery_redeliveries::Redeliveries,
+    due::Due, engine_deployment::Deployment, engine_notices::Notices, engine_processes::Processes,
+    engine_receivers::Receivers, routines_list::RoutinesList, run_timeline::RunTimeline, runs::Runs,
     triggers::Triggers, users::People,
 };
 
@@ -38,11 +39,17 @@ pub enum View {
     Processes,
     /// [`crate::engine_deployment`].
     Deployment,
+    /// [`crate::delivery_redeliveries`].
+    Redeliveries,
+    /// [`crate::engine_receivers`].
+    Receivers,
+    /// [`crate::engine_notices`].
+    Notices,
 }
 
 impl View {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 15] = [
         Self::RoutinesList,
         Self::Due,
         Self::Runs,
@@ -55,6 +62,9 @@ impl View {
         Self::People,
         Self::Processes,
         Self::Deployment,
+        Self::Redeliveries,
+        Self::Receivers,
+        Self::Notices,
     ];
 
     /// Where its rows are kept.
@@ -73,6 +83,9 @@ impl View {
             Self::People => People::TABLE,
             Self::Processes => Processes::TABLE,
             Self::Deployment => Deployment::TABLE,
+            Self::Redeliveries => Redeliveries::TABLE,
+            Self::Receivers => Receivers::TABLE,
+            Self::Notices => Notices::TABLE,
         }
     }
 
@@ -98,6 +111,9 @@ impl View {
             Self::People => People::keys(event, recorded),
             Self::Processes => Processes::keys(event, recorded),
             Self::Deployment => Deployment::keys(event, recorded),
+            Self::Redeliveries => Redeliveries::keys(event, recorded),
+            Self::Receivers => Receivers::keys(event, recorded),
+            Self::Notices => Notices::keys(event, recorded),
         }
     }
 
@@ -125,6 +141,9 @@ impl View {
             Self::People => apply::<People>(rows, event, recorded),
             Self::Processes => apply::<Processes>(rows, event, recorded),
             Self::Deployment => apply::<Deployment>(rows, event, recorded),
+            Self::Redeliveries => apply::<Redeliveries>(rows, event, recorded),
+            Self::Receivers => apply::<Receivers>(rows, event, recorded),
+            Self::Notices => apply::<Notices>(rows, event, recorded),
         }
     }
 }
