@@ -72,6 +72,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "serve")]
     #[command(subcommand)]
     Trigger(verbs::trigger::Trigger),
+    /// Look for deliveries, and let them run once more
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Delivery(verbs::delivery::Delivery),
     /// Make Bots known, and grant them tools
     #[cfg(feature = "serve")]
     #[command(subcommand)]

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use midwatch_engine::{Engine, clock, projector, reactor, runner};
+use midwatch_engine::{Engine, clock, projector, reactor, redeliveries, runner};
 use midwatch_events::{engine::Role, user::Access};
 use midwatch_gateway::{Gateway, GatewayOptions};
 use midwatch_ingress::{
@@ -94,6 +94,7 @@ async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
     if has(Role::Clock) && !plan.halted {
         tasks.spawn(named("clock", keep_time(engine.clone(), stopped.clone())));
         tasks.spawn(named("reactor", reactor::run(engine.clone(), stopped.clone())));
+        tasks.spawn(named("redeliverer", redeliveries::run(engine.clone(), stopped.clone())));
     }
     if let Some(executor) = executor {
         tasks.spawn(named("runner", runner::run(engine.clone(), executor, stopped.clone())));

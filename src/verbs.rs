@@ -9,6 +9,8 @@ pub(crate) mod bot;
 #[cfg(feature = "serve")]
 pub(crate) mod boundary;
 #[cfg(feature = "serve")]
+pub(crate) mod delivery;
+#[cfg(feature = "serve")]
 pub(crate) mod demo;
 #[cfg(feature = "serve")]
 pub(crate) mod doctor;
@@ -61,6 +63,8 @@ pub(crate) async fn run(verb: Verb, globals: &Globals) -> Result<ExitCode, Failu
         Verb::Trigger(trigger) => Box::pin(trigger.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Approval(approval) => Box::pin(approval.run(globals)).await,
+        #[cfg(feature = "serve")]
+        Verb::Delivery(delivery) => Box::pin(delivery.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Bot(bot) => Box::pin(bot.run(globals)).await,
         #[cfg(feature = "serve")]

@@ -94,7 +94,7 @@ impl Decider for Engine {
     type Event = EngineEvent;
     type Command = EngineCommand;
 
-    const FOLD_VERSION: u32 = 1;
+    const FOLD_VERSION: u32 = 2;
 
     fn rests_on_instant(event: &EngineEvent) -> bool {
         matches!(event, EngineEvent::SchedulingLifted { .. })
@@ -173,9 +173,19 @@ impl Decider for Engine {
             EngineEvent::ProcessStopped { .. } => self.running = false,
             // What was erased is no part of any state: that is what makes erasing it harmless.
             EngineEvent::ContentErased { .. } => {}
+            // They have streams and states of their own.
+            EngineEvent::ReceiverAdded { .. }
+            | EngineEvent::ReceiverRemoved { .. }
+            | EngineEvent::NoticeRaised { .. }
+            | EngineEvent::NoticeAttempted { .. }
+            | EngineEvent::NoticeAskedAgain {} => {}
         }
     }
 }
+
+mod notice;
+
+pub use notice::{Notice, NoticeCommand, Receiver, ReceiverCommand, SCHEDULE_S};
 
 #[cfg(test)]
 mod tests {

@@ -112,20 +112,36 @@ fn of_user(event: &UserEvent) -> Vec<Reaction> {
         | UserEvent::SignedIn { .. }
         | UserEvent::SignedOut { .. }
         | UserEvent::TokenIssued { .. }
-        | UserEvent::TokenRevoked { .. } => vec![],
+        | UserEvent::TokenRevoked { .. }
+        | UserEvent::EvidenceGranted {}
+        | UserEvent::EvidenceWithdrawn {}
+        | UserEvent::EvidenceRead { .. } => vec![],
     }
 }
 
 fn of_delivery(event: &DeliveryEvent) -> Vec<Reaction> {
     match event {
-        DeliveryEvent::Received(Received { delivery, trigger, routine, status: ReceivedStatus::Accepted, .. }) => {
+        DeliveryEvent::Received(Received {
+            delivery,
+            trigger,
+            routine,
+            status: ReceivedStatus::Accepted,
+            queued: false,
+            ..
+        }) => {
             let target = routine.map_or(TargetId::Trigger(*trigger), TargetId::Routine);
             vec![Reaction::Queue { delivery: *delivery, trigger: *trigger, target }]
         }
         DeliveryEvent::Received(_)
         | DeliveryEvent::Queued { .. }
         | DeliveryEvent::Started { .. }
-        | DeliveryEvent::Dropped { .. } => vec![],
+        | DeliveryEvent::Dropped { .. }
+        // Its own append put it into the queue.
+        | DeliveryEvent::Redelivered { .. }
+        | DeliveryEvent::RedeliveryStarted(_)
+        | DeliveryEvent::RedeliveryProgressed { .. }
+        | DeliveryEvent::RedeliveryFinished { .. }
+        | DeliveryEvent::RedeliveryCancelled {} => vec![],
     }
 }
 
@@ -176,6 +192,7 @@ fn of_trigger(event: &TriggerEvent, stream: Option<TriggerId>) -> Vec<Reaction> 
         }
         TriggerEvent::Created { .. }
         | TriggerEvent::SecretRotated { .. }
+        | TriggerEvent::IntakeReplaced { .. }
         | TriggerEvent::SampleCaptured { .. }
         | TriggerEvent::Confirmed { .. }
         | TriggerEvent::Paused {}

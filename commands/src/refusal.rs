@@ -73,6 +73,20 @@ pub enum Refusal {
     /// They may not answer this.
     #[error("{0}")]
     NotApprover(&'static str),
+    /// No more deliveries may wait.
+    #[error("{waiting} deliveries wait already, and no more may; wait until some have run")]
+    QueueFull {
+        /// How many wait.
+        waiting: usize,
+    },
+    /// A trigger takes no more deliveries in this minute.
+    #[error("this trigger takes {max} deliveries a minute; send it again in {retry_s} s")]
+    OverBudget {
+        /// How many it takes.
+        max: u32,
+        /// Seconds until the next minute.
+        retry_s: u32,
+    },
     /// A link was used, or is too old, or never was.
     #[error("this sign-in link was used or has expired; `midwatch user link` makes a new one")]
     LinkSpent,
@@ -100,6 +114,8 @@ impl Refusal {
             | Self::Answered(_)
             | Self::OtherCall
             | Self::NotApprover(_)
+            | Self::QueueFull { .. }
+            | Self::OverBudget { .. }
             | Self::LinkSpent => RefusalKind::Refused,
         }
     }
@@ -125,6 +141,8 @@ impl Refusal {
             Self::Answered(_) => "answered",
             Self::OtherCall => "other_call",
             Self::NotApprover(_) => "not_approver",
+            Self::QueueFull { .. } => "queue_full",
+            Self::OverBudget { .. } => "over_budget",
             Self::LinkSpent => "link_spent",
         }
     }

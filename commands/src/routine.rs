@@ -26,7 +26,7 @@ use crate::{
     Decider, Refusal,
     calendar::Schedule,
     refusal::named,
-    target::{ClaimNext, FAILURES_MAX, Queueing, Target, TargetEvent, claim_key},
+    target::{ClaimNext, FAILURES_MAX, Queueing, Target, TargetEvent, claim_key, delivery_key},
 };
 
 pub(crate) use limits::check_limits;
@@ -344,6 +344,7 @@ impl Routine {
                 cause: Cause::Person,
                 window_us: None,
                 delivery: None,
+                redelivery: None,
                 claimed_by: process,
                 tzdb: None,
                 // Run now does not eat the next window.
@@ -364,7 +365,7 @@ pub fn keys(routine: RoutineId, events: &[New<RoutineEvent>]) -> Vec<Key> {
             if let Some(window) = claim.window_us {
                 keys.push(claim_key(&id, &[&window.0.to_string()]));
             } else if let Some(delivery) = claim.delivery {
-                keys.push(claim_key(&id, &["delivery", &delivery.to_string()]));
+                keys.push(delivery_key(&id, delivery, claim.redelivery));
             }
         } else if let RoutineEvent::WindowsMissed { last_us, .. } = &event.facts {
             let last = last_us.0.to_string();

@@ -52,6 +52,8 @@ pub struct Queueing {
     pub delivery: DeliveryQueued,
     /// How many may wait.
     pub queue_max: u32,
+    /// The newest only: what waits of the same trigger gives way to it.
+    pub newest_only: bool,
 }
 
 /// A process that would take the next delivery.
@@ -76,10 +78,16 @@ impl Target {
         if gone {
             return vec![TargetEvent::Dropped(delivery, DropReason::TargetGone)];
         }
-        if self.queue.len() >= asked.queue_max as usize {
+        let trigger = asked.delivery.trigger;
+        let gives_way = |waiting: &&DeliveryQueued| asked.newest_only && waiting.trigger == trigger;
+        let older = self.queue.iter().filter(gives_way);
+        let mut events: Vec<_> =
+            older.map(|waiting| TargetEvent::Dropped(waiting.delivery, DropReason::Coalesced)).collect();
+        if self.queue.len() - events.len() >= asked.queue_max as usize {
             return vec![TargetEvent::Dropped(delivery, DropReason::QueueFull)];
         }
-        vec![TargetEvent::Queued(asked.delivery)]
+        events.push(TargetEvent::Queued(asked.delivery));
+        events
     }
 
     /// Drops what waited too long, then claims the oldest delivery if nothing is live. `may_start` is false while the
@@ -94,7 +102,7 @@ impl Target {
         let mut waiting = self.queue.iter().filter(|waiting| !expired(waiting));
         let next = if active(Mutant::NewestDeliveryFirst) { waiting.next_back() } else { waiting.next() };
         if let (Some(next), None, true) = (next, self.live, may_start) {
-            let key = claim_key(scope, &["delivery", &next.delivery.to_string()]);
+            let key = delivery_key(scope, next.delivery, next.redelivery);
             let run = RunId::derived(claim.namespace, &key.hash);
             events.push(TargetEvent::Claimed(RunClaimed {
                 bot: None,
@@ -102,6 +110,7 @@ impl Target {
                 cause: Cause::Delivery,
                 window_us: None,
                 delivery: Some(next.delivery),
+                redelivery: next.redelivery,
                 claimed_by: claim.process,
                 tzdb: None,
                 next_us: None,
@@ -109,6 +118,12 @@ impl Target {
             events.push(TargetEvent::Taken(next.delivery, run));
         }
         events
+    }
+
+    /// Whether a delivery that comes now would have to wait.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.live.is_some() || !self.queue.is_empty()
     }
 
     /// All that waits, dropped because the target goes.
@@ -162,6 +177,16 @@ impl Target {
         self.live = None;
         self.live_cause = None;
         self.failures = self.failures_after(settled.outcome);
+    }
+}
+
+/// The key under which a delivery is claimed once, and each of its redeliveries once.
+#[must_use]
+pub fn delivery_key(scope: &str, delivery: DeliveryId, redelivery: Option<u32>) -> midwatch_events::key::Key {
+    let delivery = delivery.to_string();
+    match redelivery {
+        None => claim_key(scope, &["delivery", &delivery]),
+        Some(nth) => claim_key(scope, &["delivery", &delivery, &nth.to_string()]),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     Decider, Refusal,
     refusal::named,
     routine::check_limits,
-    target::{ClaimNext, Queueing, Target, TargetEvent, claim_key},
+    target::{ClaimNext, Queueing, Target, TargetEvent, delivery_key},
 };
 
 /// A trigger as its stream tells it.
@@ -102,6 +102,8 @@ pub enum TriggerCommand {
         /// Until when the old one is good.
         old_until: Micros,
     },
+    /// Take deliveries in by other rules; its filter was seen to compile by the caller.
+    ReplaceIntake(Intake),
     /// The first authenticated delivery has arrived.
     Capture(DeliveryId),
     /// An admin has read the sample.
@@ -156,6 +158,7 @@ impl Trigger {
             let sentence = "a trigger has no windows; leave `max_runs`, `missed` and `overlap` out".to_owned();
             return Err(Refusal::Invalid(sentence));
         }
+        intake_makes_sense(&create.intake)?;
         let instruction = create.instruction.filter(|text| !text.trim().is_empty());
         let content = match (create.routine, create.bot, instruction) {
             (Some(_), None, None) => None,
@@ -224,15 +227,59 @@ impl Trigger {
     }
 }
 
+/// The largest cap on bodies, in bytes.
+pub const BODY_BYTES_MAX: u32 = 25_000_000;
+const EVENT_TYPES_MAX: usize = 200;
+const EVENT_TYPE_CHARS_MAX: usize = 200;
+const QUEUE_MAX: u32 = 10_000;
+const YEAR_S: u32 = 366 * 86_400;
+
+/// Refuses rules that no delivery could live by.
+fn intake_makes_sense(intake: &Intake) -> Result<(), Refusal> {
+    let within = |what: &str, value: u32, from: u32, to: u32| {
+        let sentence = || Refusal::Invalid(format!("{what} is {from} to {to}, not {value}"));
+        (from..=to).contains(&value).then_some(()).ok_or_else(sentence)
+    };
+    within("the largest body (body_bytes_max)", intake.body_bytes_max, 1, BODY_BYTES_MAX)?;
+    within("the length of the queue (queue_max)", intake.queue_max, 0, QUEUE_MAX)?;
+    within("the age of the queue in seconds (queue_age_s)", intake.queue_age_s, 1, YEAR_S)?;
+    within("the budget of a minute (per_minute_max)", intake.per_minute_max.unwrap_or(1), 1, 1_000_000)?;
+    within("the number of days bodies are kept (kept_days)", intake.kept_days.unwrap_or(1), 1, 36_500)?;
+    if intake.event_types.len() > EVENT_TYPES_MAX {
+        return Err(Refusal::Invalid(format!("a trigger takes up to {EVENT_TYPES_MAX} event types by name")));
+    }
+    let odd = |name: &&String| {
+        let star = name.find('*').is_some_and(|at| at + 1 < name.len());
+        star || name.is_empty() || name.chars().count() > EVENT_TYPE_CHARS_MAX || name.chars().any(char::is_control)
+    };
+    match intake.event_types.iter().find(odd) {
+        None => Ok(()),
+        Some(name) => Err(Refusal::Invalid(format!(
+            "`{name}` is no event type: write 1 to {EVENT_TYPE_CHARS_MAX} characters, and a * at its end or nowhere"
+        ))),
+    }
+}
+
+/// Whether a trigger with these rules takes deliveries about `event_type`. One that says nothing is of no listed kind.
+#[must_use]
+pub fn takes_type(intake: &Intake, event_type: Option<&str>) -> bool {
+    let is = |wanted: &String, given: &str| match wanted.strip_suffix('*') {
+        Some(beginning) => given.starts_with(beginning),
+        None => wanted == given,
+    };
+    intake.event_types.is_empty()
+        || event_type.is_some_and(|given| intake.event_types.iter().any(|wanted| is(wanted, given)))
+}
+
 /// The keys under which `events` of one append are recognised for ever: a delivery is claimed once.
 #[must_use]
 pub fn keys(trigger: TriggerId, events: &[New<TriggerEvent>]) -> Vec<Key> {
     let id = trigger.to_string();
     let claimed = events.iter().filter_map(|event| {
-        let TriggerEvent::RunClaimed(RunClaimed { delivery, .. }) = &event.facts else { return None };
-        *delivery
+        let TriggerEvent::RunClaimed(RunClaimed { delivery, redelivery, .. }) = &event.facts else { return None };
+        delivery.map(|delivery| (delivery, *redelivery))
     });
-    claimed.map(|delivery| claim_key(&id, &["delivery", &delivery.to_string()])).collect()
+    claimed.map(|(delivery, redelivery)| delivery_key(&id, delivery, redelivery)).collect()
 }
 
 fn target_events(events: Vec<TargetEvent>, bot: Option<BotId>) -> Vec<New<TriggerEvent>> {
@@ -249,12 +296,18 @@ impl Decider for Trigger {
     type Event = TriggerEvent;
     type Command = TriggerCommand;
 
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
 
     fn decide(&self, command: TriggerCommand) -> Result<Vec<New<TriggerEvent>>, Refusal> {
         match command {
             TriggerCommand::Create(create) => self.create(*create),
             TriggerCommand::Rotate { secret, old_until } => self.rotate(secret, old_until),
+            TriggerCommand::ReplaceIntake(intake) => {
+                self.existing()?;
+                intake_makes_sense(&intake)?;
+                let same = intake == self.intake;
+                Ok(if same { vec![] } else { vec![TriggerEvent::IntakeReplaced { intake }.into()] })
+            }
             TriggerCommand::Capture(delivery) => {
                 self.existing()?;
                 if self.sample.is_some() {
@@ -319,6 +372,7 @@ impl Decider for Trigger {
                 let new = Secret { digest: *secret, sealed: sealed.clone() };
                 self.old_secret = self.secret.replace(new).map(|old| (old, *old_until_us));
             }
+            TriggerEvent::IntakeReplaced { intake } => self.intake = intake.clone(),
             TriggerEvent::SampleCaptured { delivery } => {
                 self.sample.get_or_insert(*delivery);
             }

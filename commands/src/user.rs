@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use midwatch_events::{
-    Micros, New,
+    Micros, New, StreamName,
     id::{TokenId, UserId},
     key::Digest,
-    user::{Access, UserContent, UserEvent},
+    user::{Access, EvidencePart, UserContent, UserEvent},
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,8 @@ pub struct User {
     pub secret: Option<Digest>,
     /// The token opens nothing any more.
     pub revoked: bool,
+    /// Whether they may read what senders sent and Bots were told, where that was said; else their role says it.
+    pub evidence: Option<bool>,
 }
 
 /// What can be asked about a person or a token.
@@ -81,13 +83,31 @@ pub enum UserCommand {
     RevokeToken,
     /// Let a person do nothing any more.
     Revoke,
+    /// Let them read what senders sent and Bots were told, or not.
+    AllowEvidence(bool),
+    /// They read some of it.
+    ReadEvidence {
+        /// The name of the stream whose content it is.
+        subject: StreamName,
+        /// What of it.
+        part: EvidencePart,
+    },
+}
+
+impl User {
+    /// Whether they may read what senders sent and what Bots were told: an admin, unless it was withdrawn; anybody else
+    /// to whom it was granted.
+    #[must_use]
+    pub fn reads_evidence(&self) -> bool {
+        self.role.is_some_and(|role| self.evidence.unwrap_or(role == Access::Admin))
+    }
 }
 
 impl Decider for User {
     type Event = UserEvent;
     type Command = UserCommand;
 
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
 
     fn decide(&self, command: UserCommand) -> Result<Vec<New<UserEvent>>, Refusal> {
         Ok(match command {
@@ -119,6 +139,17 @@ impl Decider for User {
                 named("token", &name)?;
                 let facts = UserEvent::TokenIssued { token, role, secret };
                 vec![New::with(facts, UserContent::TokenIssued { name })]
+            }
+            UserCommand::AllowEvidence(allowed) => {
+                self.role.ok_or(Refusal::NotFound("person or token"))?;
+                match (self.reads_evidence() == allowed, allowed) {
+                    (true, _) => vec![],
+                    (false, true) => vec![UserEvent::EvidenceGranted {}.into()],
+                    (false, false) => vec![UserEvent::EvidenceWithdrawn {}.into()],
+                }
+            }
+            UserCommand::ReadEvidence { subject, part } => {
+                vec![UserEvent::EvidenceRead { subject: subject.to_string(), part }.into()]
             }
             UserCommand::RevokeToken => {
                 let token = self.token.ok_or(Refusal::NotFound("token"))?;
@@ -159,6 +190,10 @@ impl Decider for User {
                 self.links.clear();
                 self.sessions.clear();
             }
+            UserEvent::EvidenceGranted {} => self.evidence = Some(true),
+            UserEvent::EvidenceWithdrawn {} => self.evidence = Some(false),
+            // It is a record and no state: who reads twice may read twice.
+            UserEvent::EvidenceRead { .. } => {}
         }
     }
 }

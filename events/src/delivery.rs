@@ -1,13 +1,15 @@
-//! Deliveries: streams `delivery-{id}`. One authenticated POST and what became of it.
+//! Deliveries: streams `delivery-{id}`, one authenticated POST and what became of it; and `redelivery-{id}`, many of them
+//! let run once more.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     codec::Family,
-    id::{DeliveryId, RoutineId, RunId, TriggerId},
+    id::{DeliveryId, RedeliveryId, RoutineId, RunId, TriggerId},
     key::{Bytes, Digest},
     routine::DropReason,
     run::BlobRef,
+    time::Micros,
 };
 
 /// What can happen to a delivery.
@@ -38,6 +40,67 @@ pub enum DeliveryEvent {
         /// Why.
         reason: DropReason,
     },
+    /// Somebody lets it run once more. The same append put it into its target's queue.
+    #[serde(rename = "delivery.redelivered/1")]
+    Redelivered {
+        /// The trigger.
+        trigger: TriggerId,
+        /// The how-manieth time, from 1.
+        redelivery: u32,
+        /// The redelivery of many that it belongs to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        batch: Option<RedeliveryId>,
+    },
+    /// Somebody lets many deliveries run once more. Stream `redelivery-{id}`, like the three that follow.
+    #[serde(rename = "delivery.redelivery_started/1")]
+    RedeliveryStarted(RedeliveryStarted),
+    /// It has come this far.
+    #[serde(rename = "delivery.redelivery_progressed/1")]
+    RedeliveryProgressed {
+        /// The position of the last delivery it looked at.
+        reached: u64,
+        /// How many it has let run so far.
+        redelivered: u64,
+        /// How many it left out so far, because they wait already or cannot run.
+        left_out: u64,
+    },
+    /// It has come to its end.
+    #[serde(rename = "delivery.redelivery_finished/1")]
+    RedeliveryFinished {
+        /// How many it let run.
+        redelivered: u64,
+        /// How many it left out.
+        left_out: u64,
+    },
+    /// Somebody stopped it. What it let run before runs.
+    #[serde(rename = "delivery.redelivery_cancelled/1")]
+    RedeliveryCancelled {},
+}
+
+/// Many deliveries to let run once more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RedeliveryStarted {
+    /// The redelivery.
+    pub redelivery: RedeliveryId,
+    /// Only deliveries of this trigger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<TriggerId>,
+    /// Only those with this status when they are looked at, such as `held`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Only those about this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<String>,
+    /// Only those received at or after this instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_us: Option<Micros>,
+    /// Only those received before this instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_us: Option<Micros>,
+    /// Only those that stand at or below this position: what came later was not counted when it was confirmed.
+    pub through: u64,
+    /// How many there were when it was confirmed.
+    pub count: u64,
 }
 
 /// What can be erased of it.
@@ -57,6 +120,9 @@ pub enum DeliveryContent {
         /// The sender's own id for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sender_id: Option<String>,
+        /// Why the trigger's filter could not be evaluated on it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        filter_error: Option<String>,
     },
 }
 
@@ -95,6 +161,15 @@ pub struct Received {
     /// It came with the trigger's old secret, which was still good.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub old_secret: bool,
+    /// Why it is held, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldCause>,
+    /// Until when it is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_until_us: Option<Micros>,
+    /// The same append put it into its target's queue.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub queued: bool,
 }
 
 /// What happens with a delivery, as the sender is told.
@@ -111,4 +186,16 @@ pub enum ReceivedStatus {
     Filtered,
     /// It waits for a person: the filter is broken or the routine paused.
     Held,
+    /// Its target was busy, and its sender is to send it again. It was recorded without its keys: sent again, it is new.
+    Refused,
+}
+
+/// Why a delivery is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldCause {
+    /// The trigger's filter could not be evaluated on it.
+    FilterBroken,
+    /// What it is for is switched off.
+    TargetOff,
 }

@@ -1,9 +1,15 @@
-//! What the whole deployment shares: streams `engine`, `halt` and `process-{id}`.
+//! What the whole deployment shares: streams `engine`, `halt` and `process-{id}`; and what it tells others by itself:
+//! `receiver-{id}`, somebody who is told, and `notice-{id}`, one thing one of them is told.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{codec::Family, id::ProcessId, key::Digest};
+use crate::{
+    codec::Family,
+    id::{NoticeId, ProcessId, ReceiverId},
+    key::Digest,
+    time::Micros,
+};
 
 /// What can happen to a deployment and its processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +75,91 @@ pub enum EngineEvent {
         /// How many bodies that lay outside of the events went with it.
         blobs: u64,
     },
+    /// Somebody else's program is told what happens here.
+    #[serde(rename = "engine.receiver_added/1")]
+    ReceiverAdded {
+        /// The receiver.
+        receiver: ReceiverId,
+        /// What it is told.
+        about: Vec<NoticeKind>,
+        /// How often it is told that the clock goes, in seconds, so that silence alarms.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heartbeat_s: Option<u32>,
+    },
+    /// It is told nothing more.
+    #[serde(rename = "engine.receiver_removed/1")]
+    ReceiverRemoved {
+        /// The receiver.
+        receiver: ReceiverId,
+    },
+    /// Something happened that a receiver is to be told.
+    #[serde(rename = "engine.notice_raised/1")]
+    NoticeRaised {
+        /// The notice.
+        notice: NoticeId,
+        /// Who is told.
+        receiver: ReceiverId,
+        /// What kind of thing happened.
+        kind: NoticeKind,
+        /// The name of the stream it happened to.
+        subject: String,
+    },
+    /// It was posted, or could not be.
+    #[serde(rename = "engine.notice_attempted/1")]
+    NoticeAttempted {
+        /// Which attempt, from 1.
+        attempt: u32,
+        /// The HTTP status of the answer, where there was one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<u16>,
+        /// The receiver took it: a status from 200 to 299.
+        delivered: bool,
+        /// When it is tried again, where it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        next_us: Option<Micros>,
+    },
+    /// Somebody asked to post it once more.
+    #[serde(rename = "engine.notice_asked_again/1")]
+    NoticeAskedAgain {},
+}
+
+/// What a receiver of notices can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoticeKind {
+    /// A run ended, in whatever way.
+    RunEnded,
+    /// A run ended, and neither succeeded nor was cancelled.
+    RunFailed,
+    /// A run ended refused, or a call of it was refused.
+    RunRefused,
+    /// Windows were missed.
+    Missed,
+    /// A delivery is held.
+    Held,
+    /// A routine was suspended.
+    Suspended,
+    /// A call waits for somebody's answer.
+    ApprovalWaiting,
+    /// A Bot makes the same call again and again.
+    GoingInCircles,
+    /// Scheduling was halted or lifted.
+    Halt,
+}
+
+impl NoticeKind {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::RunEnded,
+        Self::RunFailed,
+        Self::RunRefused,
+        Self::Missed,
+        Self::Held,
+        Self::Suspended,
+        Self::ApprovalWaiting,
+        Self::GoingInCircles,
+        Self::Halt,
+    ];
 }
 
 /// What can be erased of it.
@@ -85,6 +176,26 @@ pub enum EngineContent {
     ContentErased {
         /// Why, in a person's words.
         reason: String,
+    },
+    /// Beside [`EngineEvent::ReceiverAdded`].
+    #[serde(rename = "engine.receiver_added/1")]
+    ReceiverAdded {
+        /// What people call it.
+        name: String,
+        /// Where notices are posted to. Who knows it may be let in by it alone, so only admins see it.
+        url: String,
+    },
+    /// Beside [`EngineEvent::NoticeRaised`].
+    #[serde(rename = "engine.notice_raised/1")]
+    NoticeRaised {
+        /// The JSON text that is posted, the same at each attempt.
+        body: String,
+    },
+    /// Beside [`EngineEvent::NoticeAttempted`], where it failed.
+    #[serde(rename = "engine.notice_attempted/1")]
+    NoticeAttempted {
+        /// What stood in the way.
+        error: String,
     },
 }
 

@@ -6,7 +6,9 @@ use uuid::Uuid;
 
 use crate::{
     codec::{CodecError, Family, decode_content, decode_facts},
-    id::{BotId, DeliveryId, ProcessId, RoutineId, RunId, TokenId, TriggerId, UserId},
+    id::{
+        BotId, DeliveryId, NoticeId, ProcessId, ReceiverId, RedeliveryId, RoutineId, RunId, TokenId, TriggerId, UserId,
+    },
     time::Micros,
 };
 
@@ -70,6 +72,21 @@ impl StreamName {
     #[must_use]
     pub fn process(id: ProcessId) -> Self {
         Self(format!("process-{id}"))
+    }
+    /// The stream of a redelivery of many.
+    #[must_use]
+    pub fn redelivery(id: RedeliveryId) -> Self {
+        Self(format!("redelivery-{id}"))
+    }
+    /// The stream of a receiver of notices.
+    #[must_use]
+    pub fn receiver(id: ReceiverId) -> Self {
+        Self(format!("receiver-{id}"))
+    }
+    /// A notice's stream.
+    #[must_use]
+    pub fn notice(id: NoticeId) -> Self {
+        Self(format!("notice-{id}"))
     }
     /// A person's stream.
     #[must_use]

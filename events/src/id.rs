@@ -43,6 +43,15 @@ pub enum Approval {}
 /// Marks ids of blobs.
 #[derive(Debug)]
 pub enum Blob {}
+/// Marks ids of redeliveries.
+#[derive(Debug)]
+pub enum Redelivery {}
+/// Marks ids of receivers of notices.
+#[derive(Debug)]
+pub enum Receiver {}
+/// Marks ids of notices.
+#[derive(Debug)]
+pub enum Notice {}
 
 /// Id of a Bot.
 pub type BotId = Id<Bot>;
@@ -66,6 +75,12 @@ pub type CallId = Id<Call>;
 pub type ApprovalId = Id<Approval>;
 /// Id of a blob.
 pub type BlobId = Id<Blob>;
+/// Id of a redelivery of many.
+pub type RedeliveryId = Id<Redelivery>;
+/// Id of a receiver of notices.
+pub type ReceiverId = Id<Receiver>;
+/// Id of a notice.
+pub type NoticeId = Id<Notice>;
 
 impl<Of> Id<Of> {
     /// Names a UUID's kind.

@@ -349,6 +349,9 @@ pub struct RunClaimed {
     /// The delivery, where one is the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryId>,
+    /// Which of that delivery's redeliveries it is, from 1; absent for the delivery itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redelivery: Option<u32>,
     /// The process that claimed.
     pub claimed_by: ProcessId,
     /// The release of the time-zone data that gave the window.
@@ -383,6 +386,9 @@ pub struct DeliveryQueued {
     pub trigger: crate::id::TriggerId,
     /// It is dropped when it has not been taken by this instant.
     pub expires_us: Micros,
+    /// Which of its redeliveries it is, from 1; absent for the delivery itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redelivery: Option<u32>,
 }
 
 /// Why a window was missed.
@@ -431,4 +437,6 @@ pub enum DropReason {
     QueueFull,
     /// Its target was deleted or its Bot retired.
     TargetGone,
+    /// A newer one came while it waited, and its trigger takes the newest only.
+    Coalesced,
 }

@@ -11,6 +11,10 @@ use crate::{
 };
 
 /// What can happen to a trigger.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an event is decoded, looked at and dropped; a box would be in every match"
+)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum TriggerEvent {
     /// A public endpoint waits for its first delivery.
@@ -53,6 +57,12 @@ pub enum TriggerEvent {
         /// The new key its sender signs with, sealed under the deployment's key.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sealed: Option<Bytes>,
+    },
+    /// It takes deliveries in by other rules.
+    #[serde(rename = "trigger.intake_replaced/1")]
+    IntakeReplaced {
+        /// The new rules, all of them.
+        intake: Intake,
     },
     /// The first authenticated delivery is there for an admin to look at.
     #[serde(rename = "trigger.sample_captured/1")]
@@ -139,6 +149,40 @@ pub struct Intake {
     /// JSON pointers into the body whose values together are the delivery's id, where the sender gives no good one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub id_pointers: Vec<String>,
+    /// What happens to a delivery while its target is busy.
+    #[serde(default, skip_serializing_if = "WhenBusy::is_queue")]
+    pub when_busy: WhenBusy,
+    /// The event types it takes, each whole or the beginning of one and `*`; none stands for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub event_types: Vec<String>,
+    /// A condition in CEL over `headers`, `body` and `event_type`; what does not meet it is filtered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<String>,
+    /// How many authentic deliveries it takes in a minute, over all processes; any number, if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_minute_max: Option<u32>,
+    /// For how many days headers and bodies are kept; for ever, if it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_days: Option<u32>,
+}
+
+/// What happens to a delivery while its target is busy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenBusy {
+    /// It waits its turn.
+    #[default]
+    Queue,
+    /// It waits, and what waited before it will not run.
+    Coalesce,
+    /// Its sender is told to send it again later.
+    Refuse,
+}
+
+impl WhenBusy {
+    fn is_queue(&self) -> bool {
+        *self == Self::Queue
+    }
 }
 
 impl Default for Intake {
@@ -149,6 +193,11 @@ impl Default for Intake {
             queue_max: 100,
             queue_age_s: 86_400,
             id_pointers: Vec::new(),
+            when_busy: WhenBusy::Queue,
+            event_types: Vec::new(),
+            filter: None,
+            per_minute_max: None,
+            kept_days: None,
         }
     }
 }

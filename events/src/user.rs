@@ -69,6 +69,20 @@ pub enum UserEvent {
         /// The person.
         user: UserId,
     },
+    /// They may read what senders sent and what Bots were told, whatever their role.
+    #[serde(rename = "user.evidence_granted/1")]
+    EvidenceGranted {},
+    /// They may not, whatever their role.
+    #[serde(rename = "user.evidence_withdrawn/1")]
+    EvidenceWithdrawn {},
+    /// They read what a sender sent, or what a Bot was told. Again within the hour is the same reading.
+    #[serde(rename = "user.evidence_read/1")]
+    EvidenceRead {
+        /// The name of the stream whose content it is.
+        subject: String,
+        /// What of it.
+        part: EvidencePart,
+    },
 }
 
 /// What can be erased of it.
@@ -91,6 +105,16 @@ pub enum UserContent {
 impl Family for UserEvent {
     type Content = UserContent;
     const NAME: &'static str = "user";
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidencePart {
+    /// Headers and body of a delivery.
+    Body,
+    /// What a Bot was told, said and was given by its tools.
+    Prompt,
 }
 
 /// What somebody may do.

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::{from_fn_with_state, map_request, map_response},
     response::Response,
-    routing::{get, post},
+    routing::{get, post, put},
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
@@ -87,9 +87,17 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/triggers/{id}/check", post(senders::by_trigger))
         .route("/presets", get(senders::presets))
         .route("/presets/check", post(senders::by_preset))
+        .route("/triggers/{id}/intake", put(triggers::replace_intake))
+        .route("/triggers/{id}/intake/preview", post(triggers::preview))
         .route("/triggers/{id}/deliveries", get(deliveries::list))
+        .route("/deliveries", get(deliveries::search))
         .route("/deliveries/{id}", get(deliveries::show))
         .route("/deliveries/{id}/body", get(deliveries::body))
+        .route("/deliveries/{id}/redeliver", post(deliveries::redeliver))
+        .route("/redeliveries", get(deliveries::list_redeliveries).post(deliveries::redeliver_all))
+        .route("/redeliveries/plan", post(deliveries::plan))
+        .route("/redeliveries/{id}", get(deliveries::show_redelivery))
+        .route("/redeliveries/{id}/cancel", post(deliveries::cancel_redelivery))
         .route("/boundary", get(boundary::show).put(boundary::publish))
         .route("/boundary/check", post(boundary::check))
         .route("/boundary/what-if", post(boundary::what_if))

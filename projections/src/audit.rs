@@ -121,7 +121,12 @@ impl Projection for Audit {
                 | EngineEvent::DeploymentAdopted { .. }
                 | EngineEvent::SchedulingHalted { .. }
                 | EngineEvent::SchedulingLifted {}
-                | EngineEvent::ContentErased { .. } => true,
+                | EngineEvent::ContentErased { .. }
+                | EngineEvent::ReceiverAdded { .. }
+                | EngineEvent::ReceiverRemoved { .. }
+                | EngineEvent::NoticeAskedAgain {} => true,
+                // The log of notices shows them, and they follow from what is shown here.
+                EngineEvent::NoticeRaised { .. } | EngineEvent::NoticeAttempted { .. } => false,
                 EngineEvent::ProcessStarted { .. } | EngineEvent::ProcessStopped { .. } => false,
             },
             AnyEvent::Bot(_)

@@ -1,8 +1,9 @@
 //! Which deliveries came, and what became of each? Key: the delivery's id.
 
 use midwatch_events::{
-    AnyEvent, Micros, Recorded,
-    delivery::{DeliveryContent, DeliveryEvent, Received, ReceivedStatus},
+    AnyEvent, Micros, Recorded, StreamName,
+    delivery::{DeliveryContent, DeliveryEvent, HeldCause, Received, ReceivedStatus},
+    engine::EngineEvent,
     id::{DeliveryId, RoutineId, RunId, TriggerId},
     routine::DropReason,
 };
@@ -32,9 +33,13 @@ pub enum DeliveryStatus {
     Queued,
     /// It became a run.
     Started,
+    /// A newer one took its place.
+    Coalesced,
     /// It waited too long.
     Expired,
-    /// It will not run: the queue was full, or what it was for is gone.
+    /// Somebody lets it run once more.
+    Redelivered,
+    /// It will not run: what it is for was busy, the queue full, or what it was for is gone.
     Refused,
 }
 
@@ -46,6 +51,7 @@ impl From<ReceivedStatus> for DeliveryStatus {
             ReceivedStatus::AwaitingConfirmation => Self::AwaitingConfirmation,
             ReceivedStatus::Filtered => Self::Filtered,
             ReceivedStatus::Held => Self::Held,
+            ReceivedStatus::Refused => Self::Refused,
         }
     }
 }
@@ -54,6 +60,7 @@ impl From<DropReason> for DeliveryStatus {
     fn from(reason: DropReason) -> Self {
         match reason {
             DropReason::Expired => Self::Expired,
+            DropReason::Coalesced => Self::Coalesced,
             DropReason::QueueFull | DropReason::TargetGone => Self::Refused,
         }
     }
@@ -87,6 +94,15 @@ pub struct DeliveryRow {
     pub unparsed: Option<String>,
     /// The sender's id was used before for another body.
     pub id_conflict: bool,
+    /// Why it is held, or was.
+    pub held: Option<HeldCause>,
+    /// Until when it is held.
+    #[serde(with = "rfc3339::option")]
+    pub held_until: Option<Micros>,
+    /// How often it was let run once more.
+    pub redeliveries: u32,
+    /// Whether headers and body were erased.
+    pub erased: bool,
     /// The sender's own id for it; absent also when it was erased.
     pub sender_id: Option<String>,
     /// Where it stands in the ledger; headers and body are the content there.
@@ -101,7 +117,7 @@ impl Projection for Deliveries {
 
     const TABLE: Table = Table {
         name: "deliveries",
-        version: 1,
+        version: 2,
         columns: &[
             ("trigger", Kind::Text),
             ("status", Kind::Text),
@@ -110,6 +126,8 @@ impl Projection for Deliveries {
             ("run", Kind::Text),
             ("received_at", Kind::Int),
             ("position", Kind::Int),
+            ("held_until", Kind::Int),
+            ("erased", Kind::Int),
         ],
         indexes: &[
             &["position"],
@@ -117,15 +135,19 @@ impl Projection for Deliveries {
             &["trigger", "status", "position"],
             &["status", "position"],
             &["trigger", "sender_id"],
+            &["sender_id"],
+            &["event_type", "position"],
+            &["held_until"],
+            &["trigger", "erased", "position"],
         ],
     };
 
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
         match event {
             AnyEvent::Delivery(..) => stream_key(recorded),
+            AnyEvent::Engine(event, _) => erased(event).into_iter().collect(),
             AnyEvent::Bot(_)
             | AnyEvent::Boundary(..)
-            | AnyEvent::Engine(..)
             | AnyEvent::Repeat(..)
             | AnyEvent::Routine(..)
             | AnyEvent::Run(..)
@@ -143,9 +165,16 @@ impl Projection for Deliveries {
                 }
                 rows.change(&key, |row| row.evolve(event, recorded.recorded_at));
             }
+            AnyEvent::Engine(event, _) => {
+                if let Some(key) = erased(event) {
+                    rows.change(&key, |row| {
+                        row.sender_id = None;
+                        row.erased = true;
+                    });
+                }
+            }
             AnyEvent::Bot(_)
             | AnyEvent::Boundary(..)
-            | AnyEvent::Engine(..)
             | AnyEvent::Repeat(..)
             | AnyEvent::Routine(..)
             | AnyEvent::Run(..)
@@ -163,7 +192,30 @@ impl Projection for Deliveries {
             Cell::shown(row.run),
             Cell::Int(row.received_at.0),
             Cell::int(Some(row.position)),
+            Cell::at(row.held_until.filter(|_| row.status == DeliveryStatus::Held)),
+            Cell::Int(i64::from(row.erased)),
         ]
+    }
+}
+
+/// The row of the delivery whose words an event erased.
+fn erased(event: &EngineEvent) -> Option<String> {
+    match event {
+        EngineEvent::ContentErased { subject, .. } => {
+            let stream = StreamName::stored(subject.clone());
+            (stream.category() == "delivery").then(|| stream.uuid()).flatten().map(|uuid| uuid.to_string())
+        }
+        EngineEvent::LedgerCreated { .. }
+        | EngineEvent::DeploymentAdopted { .. }
+        | EngineEvent::SchedulingHalted { .. }
+        | EngineEvent::SchedulingLifted {}
+        | EngineEvent::ProcessStarted { .. }
+        | EngineEvent::ProcessStopped { .. }
+        | EngineEvent::ReceiverAdded { .. }
+        | EngineEvent::ReceiverRemoved { .. }
+        | EngineEvent::NoticeRaised { .. }
+        | EngineEvent::NoticeAttempted { .. }
+        | EngineEvent::NoticeAskedAgain {} => None,
     }
 }
 
@@ -183,6 +235,10 @@ impl DeliveryRow {
             parsed: received.parsed,
             unparsed: received.unparsed.clone(),
             id_conflict: received.id_conflict,
+            held: received.held,
+            held_until: received.held_until_us,
+            redeliveries: 0,
+            erased: content.is_none(),
             sender_id,
             position: recorded.position,
             changed_at: recorded.recorded_at,
@@ -191,7 +247,16 @@ impl DeliveryRow {
 
     fn evolve(&mut self, event: &DeliveryEvent, at: Micros) {
         match event {
-            DeliveryEvent::Received(_) => {}
+            DeliveryEvent::Received(_)
+            | DeliveryEvent::RedeliveryStarted(_)
+            | DeliveryEvent::RedeliveryProgressed { .. }
+            | DeliveryEvent::RedeliveryFinished { .. }
+            | DeliveryEvent::RedeliveryCancelled {} => {}
+            DeliveryEvent::Redelivered { redelivery, .. } => {
+                self.status = DeliveryStatus::Redelivered;
+                self.redeliveries = *redelivery;
+                self.reason = None;
+            }
             DeliveryEvent::Queued { .. } => self.status = DeliveryStatus::Queued,
             DeliveryEvent::Started { run, .. } => {
                 self.status = DeliveryStatus::Started;

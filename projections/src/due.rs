@@ -162,6 +162,7 @@ fn trigger(rows: &mut Rows<DueRow>, event: &TriggerEvent, recorded: &Recorded) {
         }
         TriggerEvent::Created { routine: Some(_), .. }
         | TriggerEvent::SecretRotated { .. }
+        | TriggerEvent::IntakeReplaced { .. }
         | TriggerEvent::SampleCaptured { .. }
         | TriggerEvent::Confirmed { .. } => {}
     }

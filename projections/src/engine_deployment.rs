@@ -59,7 +59,12 @@ impl Projection for Deployment {
                 | EngineEvent::SchedulingLifted {} => vec![KEY.to_owned()],
                 EngineEvent::ProcessStarted { .. }
                 | EngineEvent::ProcessStopped { .. }
-                | EngineEvent::ContentErased { .. } => Vec::new(),
+                | EngineEvent::ContentErased { .. }
+                | EngineEvent::ReceiverAdded { .. }
+                | EngineEvent::ReceiverRemoved { .. }
+                | EngineEvent::NoticeRaised { .. }
+                | EngineEvent::NoticeAttempted { .. }
+                | EngineEvent::NoticeAskedAgain {} => Vec::new(),
             },
             AnyEvent::Bot(_)
             | AnyEvent::Boundary(..)
@@ -112,7 +117,13 @@ impl DeploymentRow {
                 self.cause = Some(*cause);
                 self.reason = match content {
                     Some(EngineContent::SchedulingHalted { reason }) => Some(reason.clone()),
-                    Some(EngineContent::ContentErased { .. }) | None => None,
+                    Some(
+                        EngineContent::ContentErased { .. }
+                        | EngineContent::ReceiverAdded { .. }
+                        | EngineContent::NoticeRaised { .. }
+                        | EngineContent::NoticeAttempted { .. },
+                    )
+                    | None => None,
                 };
                 self.by = Some(recorded.actor.clone());
                 self.since = Some(recorded.recorded_at);
@@ -128,7 +139,12 @@ impl DeploymentRow {
             }
             EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. }
-            | EngineEvent::ContentErased { .. } => {}
+            | EngineEvent::ContentErased { .. }
+            | EngineEvent::ReceiverAdded { .. }
+            | EngineEvent::ReceiverRemoved { .. }
+            | EngineEvent::NoticeRaised { .. }
+            | EngineEvent::NoticeAttempted { .. }
+            | EngineEvent::NoticeAskedAgain {} => {}
         }
     }
 }

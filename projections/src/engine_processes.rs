@@ -41,7 +41,12 @@ fn process(event: &EngineEvent) -> Option<ProcessId> {
         | EngineEvent::DeploymentAdopted { .. }
         | EngineEvent::SchedulingHalted { .. }
         | EngineEvent::SchedulingLifted {}
-        | EngineEvent::ContentErased { .. } => None,
+        | EngineEvent::ContentErased { .. }
+        | EngineEvent::ReceiverAdded { .. }
+        | EngineEvent::ReceiverRemoved { .. }
+        | EngineEvent::NoticeRaised { .. }
+        | EngineEvent::NoticeAttempted { .. }
+        | EngineEvent::NoticeAskedAgain {} => None,
     }
 }
 
@@ -90,7 +95,12 @@ impl Projection for Processes {
                 | EngineEvent::DeploymentAdopted { .. }
                 | EngineEvent::SchedulingHalted { .. }
                 | EngineEvent::SchedulingLifted {}
-                | EngineEvent::ContentErased { .. },
+                | EngineEvent::ContentErased { .. }
+                | EngineEvent::ReceiverAdded { .. }
+                | EngineEvent::ReceiverRemoved { .. }
+                | EngineEvent::NoticeRaised { .. }
+                | EngineEvent::NoticeAttempted { .. }
+                | EngineEvent::NoticeAskedAgain {},
                 _,
             )
             | AnyEvent::Bot(_)

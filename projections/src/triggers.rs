@@ -93,7 +93,7 @@ impl Projection for Triggers {
 
     const TABLE: Table = Table {
         name: "triggers",
-        version: 2,
+        version: 3,
         columns: &[
             ("name", Kind::Text),
             ("state", Kind::Text),
@@ -107,7 +107,7 @@ impl Projection for Triggers {
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
         match event {
             AnyEvent::Trigger(..) => stream_key(recorded),
-            AnyEvent::Delivery(event, _) => vec![of_delivery(event).to_string()],
+            AnyEvent::Delivery(event, _) => of_delivery(event).map(|id| id.to_string()).into_iter().collect(),
             AnyEvent::Bot(_)
             | AnyEvent::Boundary(..)
             | AnyEvent::Engine(..)
@@ -132,7 +132,7 @@ impl Projection for Triggers {
             }
             AnyEvent::Delivery(event, _) => {
                 let Some(delivery) = of_stream(recorded) else { return };
-                let key = of_delivery(event).to_string();
+                let Some(key) = of_delivery(event).map(|id| id.to_string()) else { return };
                 rows.change(&key, |row| row.delivered(delivery, event, recorded.recorded_at));
             }
             AnyEvent::Bot(_)
@@ -156,12 +156,17 @@ impl Projection for Triggers {
     }
 }
 
-fn of_delivery(event: &DeliveryEvent) -> TriggerId {
+fn of_delivery(event: &DeliveryEvent) -> Option<TriggerId> {
     match event {
-        DeliveryEvent::Received(received) => received.trigger,
+        DeliveryEvent::Received(received) => Some(received.trigger),
         DeliveryEvent::Queued { trigger }
         | DeliveryEvent::Started { trigger, .. }
-        | DeliveryEvent::Dropped { trigger, .. } => *trigger,
+        | DeliveryEvent::Redelivered { trigger, .. }
+        | DeliveryEvent::Dropped { trigger, .. } => Some(*trigger),
+        DeliveryEvent::RedeliveryStarted(_)
+        | DeliveryEvent::RedeliveryProgressed { .. }
+        | DeliveryEvent::RedeliveryFinished { .. }
+        | DeliveryEvent::RedeliveryCancelled {} => None,
     }
 }
 
@@ -215,6 +220,7 @@ impl TriggerRow {
                 self.old_secret_until = Some(*old_until_us);
                 self.old_secret_used_at = self.secret_used_at.take();
             }
+            TriggerEvent::IntakeReplaced { intake } => self.intake = intake.clone(),
             TriggerEvent::SampleCaptured { delivery } => self.sample = Some(*delivery),
             TriggerEvent::Confirmed { .. } => {
                 self.confirmed = true;
@@ -241,6 +247,11 @@ impl TriggerRow {
                 *used = Some(at);
                 received.status.into()
             }
+            DeliveryEvent::Redelivered { .. } => DeliveryStatus::Redelivered,
+            DeliveryEvent::RedeliveryStarted(_)
+            | DeliveryEvent::RedeliveryProgressed { .. }
+            | DeliveryEvent::RedeliveryFinished { .. }
+            | DeliveryEvent::RedeliveryCancelled {} => return,
             DeliveryEvent::Queued { .. } => {
                 self.waiting.insert(delivery);
                 DeliveryStatus::Queued

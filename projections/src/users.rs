@@ -43,6 +43,8 @@ pub struct UserRow {
     /// When they were invited.
     #[serde(with = "rfc3339")]
     pub invited_at: Micros,
+    /// Whether they may read what senders sent and Bots were told.
+    pub reads_evidence: bool,
     /// When they last signed in.
     #[serde(with = "rfc3339::option")]
     pub signed_in_at: Option<Micros>,
@@ -69,6 +71,8 @@ pub struct TokenRow {
     /// When.
     #[serde(with = "rfc3339")]
     pub issued_at: Micros,
+    /// Whether it may read what senders sent and Bots were told.
+    pub reads_evidence: bool,
     /// Since when it opens nothing any more.
     #[serde(with = "rfc3339::option")]
     pub revoked_at: Option<Micros>,
@@ -134,7 +138,7 @@ impl Projection for People {
 
     const TABLE: Table = Table {
         name: "people",
-        version: 1,
+        version: 3,
         columns: &[("kind", Kind::Text), ("hash", Kind::Text), ("name", Kind::Text), ("expires", Kind::Int)],
         indexes: &[&["kind", "hash"], &["kind", "name"], &["kind", "expires"]],
     };
@@ -187,6 +191,9 @@ fn touched(event: &UserEvent, recorded: &Recorded) -> Vec<String> {
         UserEvent::SignedOut { session } => own.chain([session_key(*session)]).collect(),
         UserEvent::Revoked { user } => vec![user_key(*user)],
         UserEvent::TokenIssued { token, .. } | UserEvent::TokenRevoked { token } => vec![token_key(*token)],
+        // The stream is a person's or a token's, and its name is the row's key.
+        UserEvent::EvidenceGranted {} | UserEvent::EvidenceWithdrawn {} => vec![recorded.stream.to_string()],
+        UserEvent::EvidenceRead { .. } => Vec::new(),
     }
 }
 
@@ -198,8 +205,16 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
     match event {
         UserEvent::Invited { user, role } => {
             let version = recorded.version;
-            let row =
-                UserRow { id: *user, name, role: *role, invited_at: at, signed_in_at: None, revoked_at: None, version };
+            let row = UserRow {
+                id: *user,
+                name,
+                role: *role,
+                invited_at: at,
+                signed_in_at: None,
+                revoked_at: None,
+                reads_evidence: *role == Access::Admin,
+                version,
+            };
             rows.put(&user_key(*user), PeopleRow::User(row));
         }
         UserEvent::TokenIssued { token, role, secret } => {
@@ -210,6 +225,7 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
                 secret: *secret,
                 issued_by: recorded.actor.clone(),
                 issued_at: at,
+                reads_evidence: *role == Access::Admin,
                 revoked_at: None,
             };
             rows.put(&token_key(*token), PeopleRow::Token(row));
@@ -225,6 +241,18 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
                 person.version = recorded.version;
             }
         }),
+        UserEvent::EvidenceGranted {} | UserEvent::EvidenceWithdrawn {} => {
+            let allowed = *event == UserEvent::EvidenceGranted {};
+            rows.change(&recorded.stream.to_string(), |row| match row {
+                PeopleRow::User(user) => {
+                    user.reads_evidence = allowed;
+                    user.version = recorded.version;
+                }
+                PeopleRow::Token(token) => token.reads_evidence = allowed,
+                PeopleRow::Session(_) | PeopleRow::Link(_) => {}
+            });
+        }
+        UserEvent::EvidenceRead { .. } => {}
         UserEvent::LinkIssued { .. } | UserEvent::SignedIn { .. } | UserEvent::SignedOut { .. } => {
             if let Some(user) = of_stream(recorded) {
                 of_person(rows, user, event, recorded);
@@ -258,7 +286,10 @@ fn of_person(rows: &mut Rows<PeopleRow>, user: UserId, event: &UserEvent, record
         UserEvent::Invited { .. }
         | UserEvent::TokenIssued { .. }
         | UserEvent::TokenRevoked { .. }
-        | UserEvent::Revoked { .. } => {}
+        | UserEvent::Revoked { .. }
+        | UserEvent::EvidenceGranted {}
+        | UserEvent::EvidenceWithdrawn {}
+        | UserEvent::EvidenceRead { .. } => {}
     }
     rows.change(&user_key(user), |row| {
         if let PeopleRow::User(person) = row {

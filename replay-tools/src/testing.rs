@@ -201,7 +201,12 @@ impl Ledger {
     /// Positions 4 to 8: the delivery is received, waits, is claimed, and opens the run.
     pub(crate) async fn deliver(&self) -> Uuid {
         let received = self.receive().await;
-        let queued = DeliveryQueued { delivery: id(DELIVERY), trigger: id(TRIGGER), expires_us: Micros(i64::MAX) };
+        let queued = DeliveryQueued {
+            delivery: id(DELIVERY),
+            trigger: id(TRIGGER),
+            expires_us: Micros(i64::MAX),
+            redelivery: None,
+        };
         let queued = self
             .by("engine")
             .within(delivery_stream())
@@ -244,12 +249,16 @@ impl Ledger {
             unparsed: None,
             id_conflict: false,
             old_secret: false,
+            held: None,
+            held_until_us: None,
+            queued: false,
         };
         let content = DeliveryContent::Received {
             headers: vec![("X-Event".into(), "push".into())],
             body: Some(Bytes(body)),
             blob: None,
             sender_id: Some("abc-1".into()),
+            filter_error: None,
         };
         self.by(&format!("trigger:{}", id::<()>(TRIGGER)))
             .within(delivery_stream())
@@ -411,6 +420,7 @@ pub(crate) fn claim(cause: Cause) -> RunClaimed {
         cause,
         window_us: Some(WINDOW),
         delivery: None,
+        redelivery: None,
         claimed_by: id::<midwatch_events::id::Process>(PROCESS),
         tzdb: Some("2026f".into()),
         next_us: None,

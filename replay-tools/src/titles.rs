@@ -73,6 +73,13 @@ fn of_delivery(event: &DeliveryEvent) -> String {
         DeliveryEvent::Queued { .. } => "Delivery waits for its turn".to_owned(),
         DeliveryEvent::Started { run, .. } => format!("Delivery became the run {run}"),
         DeliveryEvent::Dropped { reason, .. } => dropped(*reason),
+        DeliveryEvent::Redelivered { redelivery, .. } => format!("Delivery let run once more, time {redelivery}"),
+        DeliveryEvent::RedeliveryStarted(started) => format!("{} deliveries to be let run once more", started.count),
+        DeliveryEvent::RedeliveryProgressed { redelivered, .. } => format!("{redelivered} deliveries let run so far"),
+        DeliveryEvent::RedeliveryFinished { redelivered, left_out } => {
+            format!("{redelivered} deliveries let run once more, {left_out} left out")
+        }
+        DeliveryEvent::RedeliveryCancelled {} => "Redelivery cancelled".to_owned(),
     }
 }
 
@@ -89,6 +96,15 @@ fn of_engine(event: &EngineEvent) -> String {
         EngineEvent::ProcessStarted { version, .. } => format!("Process started, Midwatch {version}"),
         EngineEvent::ProcessStopped { .. } => "Process stopped".to_owned(),
         EngineEvent::ContentErased { subject, events, .. } => format!("Words of {events} events of {subject} erased"),
+        EngineEvent::ReceiverAdded { .. } => "Receiver of notices added".to_owned(),
+        EngineEvent::ReceiverRemoved { .. } => "Receiver of notices removed".to_owned(),
+        EngineEvent::NoticeRaised { kind, subject, .. } => format!("Notice about {subject}: {}", spaced(kind)),
+        EngineEvent::NoticeAttempted { attempt, delivered: true, .. } => format!("Notice taken at attempt {attempt}"),
+        EngineEvent::NoticeAttempted { attempt, status, .. } => {
+            let answer = status.map_or_else(|| "no answer".to_owned(), |status| format!("answer {status}"));
+            format!("Notice not taken at attempt {attempt}: {answer}")
+        }
+        EngineEvent::NoticeAskedAgain {} => "Notice to be posted once more".to_owned(),
     }
 }
 
@@ -142,6 +158,7 @@ fn of_trigger(event: &TriggerEvent) -> String {
     match event {
         TriggerEvent::Created { name, .. } => format!("Trigger {name} created"),
         TriggerEvent::SecretRotated { .. } => "Trigger given another secret".to_owned(),
+        TriggerEvent::IntakeReplaced { .. } => "Trigger takes deliveries in by other rules".to_owned(),
         TriggerEvent::SampleCaptured { delivery } => format!("Sample captured: the delivery {delivery}"),
         TriggerEvent::Confirmed { .. } => "Trigger confirmed".to_owned(),
         TriggerEvent::Paused {} => "Trigger paused".to_owned(),
@@ -164,5 +181,8 @@ fn of_user(event: &UserEvent) -> String {
         UserEvent::TokenIssued { role, .. } => format!("Token made for {}", spaced(role)),
         UserEvent::TokenRevoked { .. } => "Token revoked".to_owned(),
         UserEvent::Revoked { .. } => "Person revoked".to_owned(),
+        UserEvent::EvidenceGranted {} => "May read what senders sent and Bots were told".to_owned(),
+        UserEvent::EvidenceWithdrawn {} => "May not read what senders sent and Bots were told".to_owned(),
+        UserEvent::EvidenceRead { subject, part } => format!("Read the {} of {subject}", spaced(part)),
     }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use midwatch_boundary::filter::Passes;
 use midwatch_commands::{
     Refusal,
     trigger::{Trigger as State, TriggerCommand},
@@ -12,7 +13,7 @@ use midwatch_events::{
     StreamName,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
-    trigger::Intake,
+    trigger::{Intake, WhenBusy},
 };
 use midwatch_ingress::senders::{self, Preset};
 use midwatch_log::views::{Cell, Condition, Order, Test};
@@ -78,6 +79,16 @@ pub(crate) enum Trigger {
     },
     #[command(flatten)]
     Sender(Sender),
+    /// Take deliveries in by other rules; what is not said stays as it is
+    Intake {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+        #[command(flatten)]
+        intake: NewIntake,
+        /// Change nothing: show which of the last 100 deliveries would pass
+        #[arg(long)]
+        preview: bool,
+    },
     /// What came through it, newest first
     Deliveries {
         #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
@@ -127,7 +138,7 @@ pub(crate) struct Create {
 }
 
 #[derive(Args, Debug)]
-struct NewIntake {
+pub(crate) struct NewIntake {
     /// The largest body [default: 1000000, or what the preset says]
     #[arg(long, value_name = "BYTES")]
     body_bytes_max: Option<u32>,
@@ -143,17 +154,51 @@ struct NewIntake {
     /// How long one may wait [default: 86400]
     #[arg(long, value_name = "SECONDS")]
     queue_age_s: Option<u32>,
+    /// What happens while its target is busy: queue (it waits), coalesce (the newest alone waits), refuse (409)
+    #[arg(long, value_name = "HOW", value_parser = when_busy)]
+    when_busy: Option<WhenBusy>,
+    /// An event type it takes, whole or its beginning and a `*`; may be repeated; `` takes all
+    #[arg(long = "event-type", value_name = "TYPE")]
+    event_types: Option<Vec<String>>,
+    /// A condition in CEL over `headers`, `body` and `event_type`; `` takes it away
+    #[arg(long, value_name = "CEL|@FILE")]
+    filter: Option<String>,
+    /// How many authentic deliveries it takes in a minute, over all processes; 0 is any number
+    #[arg(long, value_name = "N")]
+    per_minute_max: Option<u32>,
+    /// For how many days headers and bodies are kept; 0 is for ever
+    #[arg(long, value_name = "DAYS")]
+    kept_days: Option<u32>,
+}
+
+fn when_busy(text: &str) -> Result<WhenBusy, String> {
+    match text {
+        "queue" => Ok(WhenBusy::Queue),
+        "coalesce" => Ok(WhenBusy::Coalesce),
+        "refuse" => Ok(WhenBusy::Refuse),
+        _ => Err("it is queue, coalesce or refuse".to_owned()),
+    }
 }
 
 impl NewIntake {
-    fn read(&self, preset: &Preset) -> Result<Intake, Failure> {
-        let usual = Intake::default();
+    /// These rules, and where nothing is said those of `usual`.
+    fn over(&self, usual: Intake) -> Result<Intake, Failure> {
+        let filter = self.filter.as_deref().map(text_or_file).transpose()?;
+        let types = |types: &Vec<String>| types.iter().filter(|text| !text.is_empty()).cloned().collect();
         Ok(Intake {
-            body_bytes_max: self.body_bytes_max.or(preset.body_bytes_max).unwrap_or(usual.body_bytes_max),
+            body_bytes_max: self.body_bytes_max.unwrap_or(usual.body_bytes_max),
             duplicate_window_s: self.duplicate_window_s.unwrap_or(usual.duplicate_window_s),
             queue_max: self.queue_max.unwrap_or(usual.queue_max),
             queue_age_s: self.queue_age_s.unwrap_or(usual.queue_age_s),
-            id_pointers: senders::id_pointers(&self.id_pointers).map_err(bad)?,
+            when_busy: self.when_busy.unwrap_or(usual.when_busy),
+            event_types: self.event_types.as_ref().map_or(usual.event_types, types),
+            filter: filter.map_or(usual.filter, |text| Some(text).filter(|text| !text.trim().is_empty())),
+            per_minute_max: self.per_minute_max.map_or(usual.per_minute_max, |max| Some(max).filter(|max| *max > 0)),
+            kept_days: self.kept_days.map_or(usual.kept_days, |days| Some(days).filter(|days| *days > 0)),
+            id_pointers: match self.id_pointers.is_empty() {
+                true => usual.id_pointers,
+                false => senders::id_pointers(&self.id_pointers).map_err(bad)?,
+            },
         })
     }
 }
@@ -175,6 +220,8 @@ impl Trigger {
             Self::Delete { trigger } => change(globals, trigger, "was deleted", TriggerCommand::Delete).await,
             Self::Rotate { trigger, overlap_s, secret } => rotate(globals, trigger, overlap_s, secret).await,
             Self::Sender(sender) => Box::pin(sender.run(globals)).await,
+            Self::Intake { trigger, intake, preview: true } => preview(globals, trigger, &intake).await,
+            Self::Intake { trigger, intake, preview: false } => replace_intake(globals, trigger, &intake).await,
             Self::Deliveries { trigger, limit } => deliveries(globals, trigger, limit).await,
         }
     }
@@ -191,12 +238,14 @@ impl Create {
         let (template, given) = (read(&self.template)?, read(&self.secret)?);
         let random = World::system().random::<32>();
         let prepared = senders::prepare(&self.preset, template.as_deref(), given.as_deref(), random).map_err(bad)?;
+        let mut usual = Intake::default();
+        usual.body_bytes_max = prepared.preset.body_bytes_max.unwrap_or(usual.body_bytes_max);
         let new = NewTrigger {
             name: self.name,
             routine: self.routine,
             bot: self.bot,
             instruction: self.instruction.as_deref().map(text_or_file).transpose()?,
-            intake: self.intake.read(&prepared.preset)?,
+            intake: self.intake.over(usual)?,
             limits: self.limits.over(&Limits::default()),
             scheme: prepared.scheme.clone(),
             secret: prepared.secret.clone(),
@@ -265,6 +314,47 @@ async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32, secret: Option
             ),
             None => format!("{token}The old secret is good for {overlap_s} more seconds."),
         }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn replace_intake(globals: &Globals, id: TriggerId, given: &NewIntake) -> Result<ExitCode, Failure> {
+    let done = joining::write(globals, async |engine, origin| {
+        let loaded = engine.load::<midwatch_commands::trigger::Trigger>(&StreamName::trigger(id)).await?;
+        let intake = given.over(loaded.state.intake)?;
+        Ok(engine.replace_intake(id, &intake, Some(loaded.version), origin, None).await?)
+    });
+    changed(globals, id, "takes deliveries in by these rules", &done.await?)
+}
+
+async fn preview(globals: &Globals, id: TriggerId, given: &NewIntake) -> Result<ExitCode, Failure> {
+    let previewed = joining::read(globals, async |engine| {
+        let loaded = engine.load::<midwatch_commands::trigger::Trigger>(&StreamName::trigger(id)).await?;
+        Ok(engine.preview_filter(id, &given.over(loaded.state.intake)?).await?)
+    });
+    let previewed = previewed.await?;
+    let word = |passes: &Option<Passes>| match passes {
+        Some(Passes::Yes) => ("yes", None),
+        Some(Passes::No) => ("no", None),
+        Some(Passes::Broken(why)) => ("broken", Some(why.clone())),
+        None => ("erased", None),
+    };
+    let json: Vec<Value> = previewed
+        .iter()
+        .map(|one| {
+            let (passes, why) = word(&one.passes);
+            json!({ "delivery": one.delivery.id, "event_type": one.delivery.event_type, "passes": passes, "why": why })
+        })
+        .collect();
+    globals.output().answer(&json, || {
+        let mut table = Table::new(&["DELIVERY", "RECEIVED", "EVENT TYPE", "PASSES"]);
+        for one in &previewed {
+            let (passes, why) = word(&one.passes);
+            let received = one.delivery.received_at.to_string();
+            let passes = why.map_or(passes.to_owned(), |why| format!("{passes}: {why}"));
+            table.row(vec![one.delivery.id.to_string(), received, dash(one.delivery.event_type.as_deref()), passes]);
+        }
+        table.or("No delivery has come through this trigger yet.")
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -353,7 +443,7 @@ async fn deliveries(globals: &Globals, id: TriggerId, limit: Option<usize>) -> R
 }
 
 /// The members scripts may rely on.
-fn delivered(row: &DeliveryRow) -> Value {
+pub(super) fn delivered(row: &DeliveryRow) -> Value {
     json!({
         "id": row.id,
         "received_at": row.received_at.to_string(),

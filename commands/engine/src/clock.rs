@@ -19,7 +19,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, world::told};
+use crate::{Engine, EngineError, upkeep, world::told};
 
 pub(crate) use looks::Looks;
 pub use sweep::sweep;
@@ -33,7 +33,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Ticks until told to stop.
 pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut head = engine.log().follow();
-    let mut swept = None;
+    let (mut swept, mut noted) = (None, None);
     let mut looks = Looks::default();
     let rearming = Arc::new(AtomicBool::new(false));
     loop {
@@ -44,10 +44,16 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
                 tracing::warn!(%error, "overdue runs cannot be closed; trying again");
             }
             rearm_beside(&engine, &rearming);
+            if let Err(error) = upkeep::keep_up(&engine).await {
+                tracing::warn!(%error, "old words and held deliveries cannot be looked at; trying again");
+            }
         }
         let known = *head.borrow_and_update();
         let sleep = match looks.tick(&engine, known).await {
-            Ok(sleep) => sleep,
+            Ok(sleep) => {
+                ticked(&engine, &mut noted, now).await;
+                sleep
+            }
             Err(error) => {
                 tracing::warn!(%error, "due windows cannot be claimed; trying again");
                 Duration::from_secs(1)
@@ -78,6 +84,40 @@ fn rearm_beside(engine: &Engine, rearming: &Arc<AtomicBool>) {
         }
         rearming.store(false, Ordering::Release);
     }));
+}
+
+/// What stands for a clock's last tick: a named checkpoint that holds seconds since the epoch.
+const TICKED: &str = "clock";
+/// How often it is written down that the clock goes.
+const NOTED: Duration = Duration::from_secs(10);
+
+/// Writes down that the clock goes, so that any process can tell when none does.
+async fn ticked(engine: &Engine, noted: &mut Option<Duration>, now: Duration) {
+    if noted.is_some_and(|at| now.saturating_sub(at) < NOTED) {
+        return;
+    }
+    let written = async {
+        let seconds = u64::try_from(engine.log().store_time().await?.seconds()).unwrap_or(0);
+        let before = engine.views().named_checkpoint(TICKED).await?;
+        if seconds > before {
+            engine.views().advance(TICKED, before, seconds).await?;
+        }
+        Ok::<_, EngineError>(())
+    };
+    match written.await {
+        Ok(()) => *noted = Some(now),
+        Err(error) => tracing::debug!(%error, "it could not be written down that the clock goes"),
+    }
+}
+
+/// For how many seconds no process' clock has gone round; none where none ever has.
+///
+/// # Errors
+/// A fault of the database.
+pub async fn still_for_s(engine: &Engine) -> Result<Option<u64>, EngineError> {
+    let ticked = engine.views().named_checkpoint(TICKED).await?;
+    let now = u64::try_from(engine.log().store_time().await?.seconds()).unwrap_or(0);
+    Ok((ticked > 0).then(|| now.saturating_sub(ticked)))
 }
 
 /// Looks at everything that is due, and says how long nothing will be. It takes for granted that somebody executes runs.

@@ -11,8 +11,9 @@ use crate::{
     EngineError,
     claims::Pace,
     deployment::{self, Outside},
+    filters::Filters,
     handle::{Done, Folds, Loaded, Request, load},
-    intake::Places,
+    intake::{Places, Slots},
     lane::Lanes,
     secrets::Secrets,
     world::World,
@@ -59,6 +60,8 @@ struct Inner {
     lanes: Lanes,
     places: Places,
     pace: Pace,
+    filters: Filters,
+    slots: Slots,
     secrets: Option<Secrets>,
     namespace: Uuid,
     repeat_window_s: u32,
@@ -123,6 +126,8 @@ impl Engine {
             lanes,
             places,
             pace,
+            filters: Filters::default(),
+            slots: Slots::default(),
             secrets,
             namespace,
             repeat_window_s,
@@ -231,10 +236,12 @@ impl Engine {
         &self.inner.pace
     }
 
-    /// Waits for those of this process that lost a race on a stream before: of many callers only one at a time then tries
-    /// again. Never wait for a second lane while one is held.
-    pub async fn lane(&self, stream: &StreamName) -> tokio::sync::MutexGuard<'_, ()> {
-        self.inner.lanes.enter(stream).await
+    pub(crate) fn filters(&self) -> &Filters {
+        &self.inner.filters
+    }
+
+    pub(crate) fn slots(&self) -> &Slots {
+        &self.inner.slots
     }
 
     pub(crate) fn lanes(&self) -> &Lanes {

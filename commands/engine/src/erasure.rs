@@ -79,6 +79,29 @@ impl Engine {
             // Whoever erased them may not have come to the copies.
             projector::rebuild(self, None, |_, _, _| {}).await?;
         }
+        let done = self.erase_found(subject, &found, reason, origin).await?;
+        projector::rebuild(self, None, |_, _, _| {}).await?;
+        Ok(done)
+    }
+
+    /// The same for a delivery, whose only copies are in a projection that takes them out when it hears of it.
+    pub(crate) async fn erase_words(
+        &self,
+        subject: &StreamName,
+        reason: &str,
+        origin: &Origin,
+    ) -> Result<Done<Erased>, EngineError> {
+        let found = self.find_words(subject).await?;
+        self.erase_found(subject, &found, reason, origin).await
+    }
+
+    async fn erase_found(
+        &self,
+        subject: &StreamName,
+        found: &Found,
+        reason: &str,
+        origin: &Origin,
+    ) -> Result<Done<Erased>, EngineError> {
         let mut done = Done { value: Erased::default(), position: 0, duplicate: false };
         if found.words.is_empty() {
             self.record_erasure(subject, &[], reason, origin).await?;
@@ -95,7 +118,6 @@ impl Engine {
                 done.value.events += words.len() as u64;
             }
         }
-        projector::rebuild(self, None, |_, _, _| {}).await?;
         Ok(done)
     }
 

@@ -8,26 +8,31 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use midwatch_boundary::filter::Passes;
 use midwatch_commands::{
     Decider, Refusal,
-    delivery::{Delivery, DeliveryCommand, status},
+    delivery::{Delivery, DeliveryCommand, Passing, Standing, status},
     mutant::{Mutant, active},
-    routine::Routine,
+    routine::{Routine, RoutineCommand},
+    target::Queueing,
     trigger::{Secret, Trigger, TriggerCommand},
 };
 use midwatch_events::{
-    Actor, Micros, New, StreamName,
-    delivery::{DeliveryContent, DeliveryEvent, Received, ReceivedStatus},
+    Actor, Family, Micros, New, StreamName,
+    delivery::{DeliveryContent, DeliveryEvent, HeldCause, Received, ReceivedStatus},
     id::{BlobId, DeliveryId, TriggerId},
     key::{Bytes, Digest, Key, hash_parts},
+    routine::DeliveryQueued,
     run::BlobRef,
     time::SECOND_US,
+    trigger::{Intake, WhenBusy},
 };
 use midwatch_log::{Append, AppendError, blob};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
     Engine, EngineError, Origin,
+    filters::Seen,
     handle::{Loaded, Plan, TRIES},
     reading,
 };
@@ -98,29 +103,41 @@ impl Engine {
             return Err(Refusal::NotFound("trigger").into());
         }
         receipt.old_secret = old_secret(&trigger.state, receipt.posted.secret)?;
-        let may_start = match trigger.state.routine {
-            None => true,
-            Some(routine) => self.load::<Routine>(&StreamName::routine(routine)).await?.state.may_start(),
-        };
-        let status = status(&trigger.state, may_start);
         let window_s = trigger.state.intake.duplicate_window_s;
         let recorded_under = match self.keys(keys, receipt, window_s).await? {
             Ok(keys) => keys,
             Err(first) => return Ok(Step::Done(first)),
         };
+        let routine = match trigger.state.routine {
+            None => None,
+            Some(routine) => Some(self.load::<Routine>(&StreamName::routine(routine)).await?),
+        };
+        let passing = self.passing(&trigger.state, receipt).await;
+        let (status, held) = status(&trigger.state, passing, standing(&trigger.state, routine.as_ref()));
         receipt.keep(self).await?;
-        let mut plan = self.plan(receipt, &trigger, status)?;
+        let mut plan = self.plan(receipt, &trigger, routine.as_ref(), (status, held)).await?;
         if !active(Mutant::IntakeIgnoresHalt) {
             plan.condition(StreamName::halt(), halt.version);
         }
-        let keys = recorded_under.into_iter().filter(|_| !active(Mutant::IntakeWithoutKey));
-        keys.for_each(|key| plan.key(key));
+        // One that was refused is recorded without its keys: sent again, it is new work.
+        if status != ReceivedStatus::Refused && !active(Mutant::IntakeWithoutKey) {
+            recorded_under.into_iter().for_each(|key| plan.key(key));
+        }
+        let slot = self.slot(&trigger.state.intake, receipt).await?;
+        if let Some(slot) = slot {
+            plan.key(slot);
+        }
         match self.log().append(Append::from(plan)).await {
             Ok(appended) if !appended.duplicate => {
                 Ok(Step::Done(Taken { delivery: receipt.delivery, status, duplicate: false }))
             }
             // Lost to the same delivery at the same moment, or to a change of the trigger: look again.
             Ok(_) | Err(AppendError::Conflict { .. }) => Ok(Step::Again),
+            // Another delivery has this place in the minute.
+            Err(AppendError::KeyReused { key_hash, .. }) if slot.is_some_and(|slot| slot.hash == key_hash) => {
+                receipt.slot = None;
+                Ok(Step::Again)
+            }
             Err(AppendError::KeyReused { .. }) => {
                 receipt.id_conflict = true;
                 Ok(Step::Again)
@@ -199,12 +216,21 @@ impl Engine {
         }
     }
 
-    fn plan(
+    async fn plan(
         &self,
         receipt: &Receipt<'_>,
         trigger: &Loaded<Trigger>,
-        status: ReceivedStatus,
+        routine: Option<&Loaded<Routine>>,
+        (status, held): (ReceivedStatus, Option<HeldCause>),
     ) -> Result<Plan, EngineError> {
+        let intake = &trigger.state.intake;
+        // Where a busy target refuses, a delivery that it takes makes it busy at once: not only when it is reacted to.
+        let refuses = intake.when_busy == WhenBusy::Refuse;
+        let queued = refuses && status == ReceivedStatus::Accepted;
+        let over = match held.is_some() || queued {
+            true => Some(self.log().store_time().await?.plus_s(i64::from(intake.queue_age_s))),
+            false => None,
+        };
         let received = Received {
             delivery: receipt.delivery,
             trigger: receipt.trigger,
@@ -217,6 +243,9 @@ impl Engine {
             unparsed: receipt.posted.unparsed.clone(),
             id_conflict: receipt.id_conflict,
             old_secret: receipt.old_secret,
+            held,
+            held_until_us: over.filter(|_| held.is_some()),
+            queued,
         };
         let command = DeliveryCommand::Receive(Box::new(received), receipt.content.clone());
         let events = Delivery::default().decide(command)?;
@@ -224,14 +253,147 @@ impl Engine {
         let origin = Origin::of(Actor::Trigger(receipt.trigger)).within(&stream);
         let mut plan = Plan::default();
         plan.add(self.world(), &stream, 0, &events, &origin)?;
-        let trigger_stream = StreamName::trigger(receipt.trigger);
+        let asked = over.filter(|_| queued).map(|expires_us| Queueing {
+            delivery: DeliveryQueued {
+                delivery: receipt.delivery,
+                trigger: receipt.trigger,
+                expires_us,
+                redelivery: None,
+            },
+            queue_max: intake.queue_max.max(1),
+            newest_only: false,
+        });
+        let mut on_trigger: Vec<New<_>> = Vec::new();
         if status == ReceivedStatus::Captured {
-            let captured: Vec<New<_>> = trigger.state.decide(TriggerCommand::Capture(receipt.delivery))?;
-            plan.add(self.world(), &trigger_stream, trigger.version, &captured, &origin)?;
-        } else if !active(Mutant::IntakeIgnoresTheDoor) {
-            plan.condition(trigger_stream, trigger.version);
+            on_trigger = trigger.state.decide(TriggerCommand::Capture(receipt.delivery))?;
         }
+        match (trigger.state.routine, routine) {
+            (Some(id), Some(loaded)) => {
+                let events = match asked {
+                    Some(asked) => loaded.state.decide(RoutineCommand::Queue(asked))?,
+                    None => Vec::new(),
+                };
+                add_or_condition(self, &mut plan, &StreamName::routine(id), loaded.version, &events, &origin, refuses)?;
+            }
+            _ => on_trigger.extend(match asked {
+                Some(asked) => trigger.state.decide(TriggerCommand::Queue(asked))?,
+                None => Vec::new(),
+            }),
+        }
+        let stream = StreamName::trigger(receipt.trigger);
+        let door = !active(Mutant::IntakeIgnoresTheDoor);
+        add_or_condition(self, &mut plan, &stream, trigger.version, &on_trigger, &origin, door)?;
         Ok(plan)
+    }
+
+    /// Whether the trigger wants it; why that cannot be said is kept beside it.
+    async fn passing(&self, trigger: &Trigger, receipt: &mut Receipt<'_>) -> Passing {
+        // The sample is taken whatever it is: it is there to be read.
+        if !trigger.confirmed {
+            return Passing::Passes;
+        }
+        let posted = receipt.posted;
+        let seen = Seen { headers: &posted.headers, body: &posted.body, event_type: posted.event_type.as_deref() };
+        let DeliveryContent::Received { filter_error, .. } = &mut receipt.content;
+        match self.wants(&trigger.intake, seen).await {
+            Passes::Yes => Passing::Passes,
+            Passes::No => Passing::Filtered,
+            Passes::Broken(why) => {
+                *filter_error = Some(why);
+                Passing::Broken
+            }
+        }
+    }
+
+    /// A place in this minute's budget, as a key: so many keys there are, and who finds none free comes too late. Exact
+    /// in any number of processes, because keys are looked at in the append's own transaction.
+    async fn slot(&self, intake: &Intake, receipt: &mut Receipt<'_>) -> Result<Option<Key>, EngineError> {
+        let Some(max) = intake.per_minute_max else { return Ok(None) };
+        let now_s = self.log().store_time().await?.seconds();
+        let minute = now_s.div_euclid(60);
+        let key = |slot: u32| {
+            let parts = ["budget", &receipt.trigger.to_string(), &minute.to_string(), &slot.to_string()];
+            Key::new(&parts, &[receipt.delivery.uuid().as_bytes()])
+        };
+        if let Some((_, slot)) = receipt.slot.filter(|(known, _)| *known == minute) {
+            return Ok(Some(key(slot)));
+        }
+        let mut slot = self.slots().next(receipt.trigger, minute);
+        // Others take places too. They are taken in order, so the first free one is found by ever larger steps and then
+        // by halves.
+        let (mut step, mut taken) = (1_u32, None);
+        while slot < max && self.log().find_key(&key(slot).hash).await?.is_some() {
+            taken = Some(slot);
+            slot = slot.saturating_add(step);
+            step = step.saturating_mul(2);
+        }
+        let mut free = slot.min(max);
+        let mut below = taken.map_or(free, |taken| taken + 1);
+        while below < free {
+            let middle = below + (free - below) / 2;
+            match self.log().find_key(&key(middle).hash).await? {
+                Some(_) => below = middle + 1,
+                None => free = middle,
+            }
+        }
+        self.slots().took(receipt.trigger, minute, free);
+        if free >= max {
+            let retry_s = u32::try_from(60 - now_s.rem_euclid(60)).unwrap_or(60);
+            return Err(Refusal::OverBudget { max, retry_s }.into());
+        }
+        receipt.slot = Some((minute, free));
+        Ok(Some(key(free)))
+    }
+}
+
+/// How the trigger's target stands.
+fn standing(trigger: &Trigger, routine: Option<&Loaded<Routine>>) -> Standing {
+    let (may_start, busy) = match routine {
+        None => (true, trigger.target.busy()),
+        Some(routine) => (routine.state.may_start(), routine.state.target.busy()),
+    };
+    match (may_start, busy) {
+        (false, _) => Standing::Off,
+        (true, true) => Standing::Busy,
+        (true, false) => Standing::Free,
+    }
+}
+
+fn add_or_condition<F: Family>(
+    engine: &Engine,
+    plan: &mut Plan,
+    stream: &StreamName,
+    version: u64,
+    events: &[New<F>],
+    origin: &Origin,
+    condition: bool,
+) -> Result<(), EngineError> {
+    if !events.is_empty() {
+        plan.add(engine.world(), stream, version, events, origin)?;
+    } else if condition {
+        plan.condition(stream.clone(), version);
+    }
+    Ok(())
+}
+
+/// Which place in a minute's budget a process tries first, for each trigger. Losing it costs a few look-ups.
+#[derive(Debug, Default)]
+pub(crate) struct Slots(Mutex<BTreeMap<TriggerId, (i64, u32)>>);
+
+impl Slots {
+    fn next(&self, trigger: TriggerId, minute: i64) -> u32 {
+        let slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.get(&trigger).filter(|(known, _)| *known == minute).map_or(0, |(_, next)| *next)
+    }
+
+    fn took(&self, trigger: TriggerId, minute: i64, slot: u32) {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= PLACES_MAX {
+            slots.clear();
+        }
+        let next = slots.entry(trigger).or_insert((minute, 0));
+        let behind = if next.0 == minute { next.1 } else { 0 };
+        *next = (minute, behind.max(slot.saturating_add(1)));
     }
 }
 
@@ -271,6 +433,8 @@ struct Receipt<'a> {
     content: DeliveryContent,
     id_conflict: bool,
     old_secret: bool,
+    /// Its place in a minute's budget.
+    slot: Option<(i64, u32)>,
 }
 
 impl<'a> Receipt<'a> {
@@ -284,9 +448,10 @@ impl<'a> Receipt<'a> {
             body: short.then(|| Bytes(posted.body.clone())),
             blob: None,
             sender_id: posted.sender_id.clone(),
+            filter_error: None,
         };
         let delivery = DeliveryId::new(engine.world().uuid());
-        Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false, old_secret: false })
+        Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false, old_secret: false, slot: None })
     }
 
     /// Makes a long body durable, before the event that names it; once, and only for a delivery that is taken in.

@@ -3,6 +3,7 @@
 //! * [`handle`]: the one shell around every decider; [`lane`]: many commands on one stream, one flush.
 //! * One file per thing that is asked: [`routines`], [`runs`], [`triggers`], [`intake`] and [`reading`], [`approvals`],
 //!   [`bots`], [`boundaries`], [`people`], [`halt`], [`erasure`].
+//! * [`filters`] says which deliveries a trigger wants; [`redeliveries`] lets some run once more.
 //! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
 //!   [`leases`], [`projector`] keeps the projections.
 //! * [`deployment`]: whose ledger this is; a copy starts nothing.
@@ -18,6 +19,7 @@ pub mod deployment;
 mod engine;
 pub mod erasure;
 mod error;
+pub mod filters;
 mod folds;
 pub mod halt;
 pub mod handle;
@@ -31,6 +33,7 @@ pub mod progress;
 pub mod projector;
 pub mod reactor;
 pub mod reading;
+pub mod redeliveries;
 pub mod routines;
 pub mod runner;
 pub mod runs;
@@ -38,6 +41,7 @@ pub mod secrets;
 #[cfg(test)]
 mod tests;
 pub mod triggers;
+mod upkeep;
 pub mod world;
 
 pub use engine::{Engine, Opening};

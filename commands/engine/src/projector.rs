@@ -382,11 +382,12 @@ pub(crate) fn looks_at(view: View, family: &str) -> bool {
         View::Audit => return true,
         View::RunTimeline => &["run", "repeat"],
         View::Triggers => &["trigger", "delivery"],
-        View::Deliveries => &["delivery"],
+        View::Deliveries => &["delivery", "engine"],
+        View::Redeliveries => &["delivery"],
         View::Bots => &["bot"],
         View::Boundaries => &["boundary"],
         View::People => &["user"],
-        View::Processes | View::Deployment => &["engine"],
+        View::Processes | View::Deployment | View::Receivers | View::Notices => &["engine"],
     };
     families.contains(&family)
 }

@@ -15,10 +15,11 @@ use midwatch_commands::{
     trigger::{Trigger, TriggerCommand},
 };
 use midwatch_events::{
-    Actor, AnyEvent, Recorded, StreamName,
+    Actor, AnyEvent, Micros, Recorded, StreamName,
     id::{DeliveryId, TriggerId},
     key::Key,
     routine::{DeliveryQueued, SuspendCause},
+    trigger::WhenBusy,
 };
 use midwatch_log::{
     Filter,
@@ -104,7 +105,9 @@ async fn follow(engine: &Engine, cause: &Recorded, reaction: Reaction) -> Result
     let mut origin = Origin::of(Actor::Engine).because(cause.event_id);
     origin.correlation.clone_from(&cause.correlation_id);
     let done = match reaction {
-        Reaction::Queue { delivery, trigger, target } => queue(engine, delivery, trigger, target, &origin, key).await,
+        Reaction::Queue { delivery, trigger, target } => {
+            queue(engine, (delivery, trigger, target), cause.recorded_at, &origin, key).await
+        }
         Reaction::ClaimNext(target) => engine.claim_next(target, &origin, Some(key)).await.map(|_| ()),
         Reaction::Suspend(works_for) => suspend(engine, works_for, cause.position, &origin).await,
         Reaction::MarkQueued(DeliveryQueued { delivery, trigger, .. }) => {
@@ -157,16 +160,19 @@ async fn suspend(engine: &Engine, works_for: WorksFor, position: u64, origin: &O
 
 async fn queue(
     engine: &Engine,
-    delivery: DeliveryId,
-    trigger: TriggerId,
-    target: TargetId,
+    (delivery, trigger, target): (DeliveryId, TriggerId, TargetId),
+    received_at: Micros,
     origin: &Origin,
     key: Key,
 ) -> Result<(), EngineError> {
     let intake = engine.load::<Trigger>(&StreamName::trigger(trigger)).await?.state.intake;
-    let now = engine.log().store_time().await?;
-    let expires_us = now.plus_s(i64::from(intake.queue_age_s));
-    let asked = Queueing { delivery: DeliveryQueued { delivery, trigger, expires_us }, queue_max: intake.queue_max };
+    // Its age counts from its receipt, whenever this is done.
+    let expires_us = received_at.plus_s(i64::from(intake.queue_age_s));
+    let asked = Queueing {
+        delivery: DeliveryQueued { delivery, trigger, expires_us, redelivery: None },
+        queue_max: intake.queue_max,
+        newest_only: intake.when_busy == WhenBusy::Coalesce,
+    };
     let origin = origin.clone().within(&StreamName::delivery(delivery));
     let done = match target {
         TargetId::Routine(id) => {

@@ -2,6 +2,7 @@
 
 mod claims;
 mod clock;
+mod deliveries;
 mod deployment;
 mod erasure;
 mod handle;

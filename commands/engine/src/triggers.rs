@@ -14,7 +14,12 @@ use midwatch_events::{
     trigger::{Intake, Scheme},
 };
 
-use crate::{Done, Engine, EngineError, Origin, Request, handle::handle, secrets::hashed};
+use crate::{
+    Done, Engine, EngineError, Origin, Request,
+    filters::check_filter,
+    handle::{handle, handle_at},
+    secrets::hashed,
+};
 
 /// A trigger to make.
 #[derive(Clone, Debug)]
@@ -89,6 +94,7 @@ impl Engine {
     ) -> Result<Done<MadeTrigger>, EngineError> {
         let id = self.new_id(request);
         if self.done_before(request).await?.is_none() {
+            check_filter(&new.intake)?;
             if let Some(bot) = new.bot {
                 self.workable_bot(bot).await?;
             }
@@ -136,6 +142,27 @@ impl Engine {
         command: TriggerCommand,
     ) -> Result<Done<()>, EngineError> {
         handle::<Trigger>(self, &StreamName::trigger(id), origin, request, |_| Ok(command.clone())).await
+    }
+
+    /// Lets a trigger take deliveries in by other rules; with `if_version`, only if its stream is at that version.
+    ///
+    /// # Errors
+    /// There is no such trigger, rules that make no sense, somebody else changed it meanwhile, or a fault.
+    pub async fn replace_intake(
+        &self,
+        id: TriggerId,
+        intake: &Intake,
+        if_version: Option<u64>,
+        origin: &Origin,
+        request: Option<&Request>,
+    ) -> Result<Done<()>, EngineError> {
+        check_filter(intake)?;
+        let seen = if_version.map(|version| (version, "somebody changed this trigger meanwhile; look again"));
+        let stream = StreamName::trigger(id);
+        handle_at::<Trigger>(self, &stream, seen, origin, request, |_| {
+            Ok(TriggerCommand::ReplaceIntake(intake.clone()))
+        })
+        .await
     }
 
     /// Confirms a trigger's sample; with `delivery`, only if that is the sample.

@@ -20,11 +20,15 @@ fn received(status: ReceivedStatus) -> Received {
         unparsed: None,
         id_conflict: false,
         old_secret: false,
+        held: None,
+        held_until_us: None,
+        queued: false,
     }
 }
 
 fn receive(status: ReceivedStatus) -> DeliveryCommand {
-    let content = DeliveryContent::Received { headers: vec![], body: None, blob: None, sender_id: None };
+    let content =
+        DeliveryContent::Received { headers: vec![], body: None, blob: None, sender_id: None, filter_error: None };
     DeliveryCommand::Receive(Box::new(received(status)), content)
 }
 
@@ -65,7 +69,8 @@ fn the_first_is_the_sample_and_nothing_runs_before_the_confirmation() {
         (&confirmed, true, ReceivedStatus::Accepted),
         (&confirmed, false, ReceivedStatus::Held),
     ] {
-        assert_eq!(status(&trigger.0, may_start), expected);
+        let target = if may_start { Standing::Busy } else { Standing::Off };
+        assert_eq!(status(&trigger.0, Passing::Passes, target).0, expected);
     }
 }
 

@@ -25,7 +25,7 @@ fn names_of_reactions_are_stored_for_ever() {
 }
 
 fn queued() -> DeliveryQueued {
-    DeliveryQueued { delivery: id(60), trigger: id(4), expires_us: Micros(9) }
+    DeliveryQueued { delivery: id(60), trigger: id(4), expires_us: Micros(9), redelivery: None }
 }
 
 fn received(status: ReceivedStatus, routine: Option<RoutineId>) -> DeliveryEvent {
@@ -41,6 +41,9 @@ fn received(status: ReceivedStatus, routine: Option<RoutineId>) -> DeliveryEvent
         unparsed: None,
         id_conflict: false,
         old_secret: false,
+        held: None,
+        held_until_us: None,
+        queued: false,
     })
 }
 
@@ -106,6 +109,7 @@ fn claimed() -> RunClaimed {
         cause: Cause::Delivery,
         window_us: None,
         delivery: Some(id(60)),
+        redelivery: None,
         claimed_by: id(9),
         tzdb: None,
         next_us: None,

@@ -72,6 +72,7 @@ fn claimed(window: &str, next: Option<&str>) -> RoutineEvent {
         cause: Cause::Schedule,
         window_us: Some(at(window)),
         delivery: None,
+        redelivery: None,
         claimed_by: id(9),
         tzdb: Some("2026f".to_owned()),
         next_us: next.map(at),

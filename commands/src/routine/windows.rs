@@ -265,6 +265,7 @@ impl Look<'_> {
             bot: self.routine.bot,
             window_us: Some(window),
             delivery: None,
+            redelivery: None,
             claimed_by: self.tick.process,
             tzdb: Some(self.tick.tzdb.to_owned()),
             next_us: next.filter(|_| more),

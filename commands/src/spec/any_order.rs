@@ -6,8 +6,8 @@ use midwatch_events::{
     Micros,
     bot::BotEvent,
     boundary::BoundaryEvent,
-    delivery::{DeliveryEvent, Received, ReceivedStatus},
-    engine::{EngineEvent, HaltCause},
+    delivery::{DeliveryEvent, Received, ReceivedStatus, RedeliveryStarted},
+    engine::{EngineEvent, HaltCause, NoticeKind},
     id::Id,
     key::Digest,
     repeat::RepeatEvent,
@@ -20,13 +20,21 @@ use midwatch_events::{
         Ended, Opened, Outcome, RunEvent, Verdict, WorkKind,
     },
     trigger::{Intake, TriggerEvent},
-    user::{Access, UserEvent},
+    user::{Access, EvidencePart, UserEvent},
 };
 use proptest::prelude::*;
 
 use crate::{
-    Decider, bot::Bot, boundary::Boundary, delivery::Delivery, engine::Engine, repeat::Repeat, routine::Routine,
-    run::Run, trigger::Trigger, user::User,
+    Decider,
+    bot::Bot,
+    boundary::Boundary,
+    delivery::{Delivery, Passing, Redelivery, Standing},
+    engine::{Engine, Notice, Receiver},
+    repeat::Repeat,
+    routine::Routine,
+    run::Run,
+    trigger::Trigger,
+    user::User,
 };
 
 /// Where one event's values come from: few ids, so that events meet, and instants at the ends of the range.
@@ -97,6 +105,7 @@ impl Dice {
             cause: self.of(&[Cause::Schedule, Cause::Person, Cause::Delivery]),
             window_us: self.maybe(Self::instant),
             delivery: self.maybe(Self::id),
+            redelivery: None,
             claimed_by: self.id(),
             tzdb: None,
             next_us: self.maybe(Self::instant),
@@ -108,11 +117,11 @@ impl Dice {
     }
 
     fn queued(&mut self) -> DeliveryQueued {
-        DeliveryQueued { delivery: self.id(), trigger: self.id(), expires_us: self.instant() }
+        DeliveryQueued { delivery: self.id(), trigger: self.id(), expires_us: self.instant(), redelivery: None }
     }
 
     fn dropped(&mut self) -> DropReason {
-        self.of(&[DropReason::Expired, DropReason::QueueFull, DropReason::TargetGone])
+        self.of(&[DropReason::Expired, DropReason::QueueFull, DropReason::TargetGone, DropReason::Coalesced])
     }
 
     fn decision(&mut self) -> Decision {
@@ -209,7 +218,7 @@ fn routine(dice: &mut Dice) -> RoutineEvent {
 }
 
 fn trigger(dice: &mut Dice) -> TriggerEvent {
-    match dice.roll(0..=11) {
+    match dice.roll(0..=12) {
         0 => TriggerEvent::Created {
             trigger: dice.id(),
             name: String::new(),
@@ -223,6 +232,7 @@ fn trigger(dice: &mut Dice) -> TriggerEvent {
             scheme: None,
             sealed: None,
         },
+        11 => TriggerEvent::IntakeReplaced { intake: Intake::default() },
         1 => TriggerEvent::SecretRotated { secret: dice.digest(), old_until_us: dice.instant(), sealed: None },
         2 => TriggerEvent::SampleCaptured { delivery: dice.id() },
         3 => TriggerEvent::Confirmed { delivery: dice.id() },
@@ -239,7 +249,25 @@ fn trigger(dice: &mut Dice) -> TriggerEvent {
 
 fn delivery(dice: &mut Dice) -> DeliveryEvent {
     let status = dice.of(&[ReceivedStatus::Accepted, ReceivedStatus::Captured, ReceivedStatus::Held]);
-    match dice.roll(0..=3) {
+    match dice.roll(0..=8) {
+        4 => DeliveryEvent::Redelivered { trigger: dice.id(), redelivery: dice.number(), batch: None },
+        5 => DeliveryEvent::RedeliveryStarted(RedeliveryStarted {
+            redelivery: dice.id(),
+            trigger: dice.maybe(Dice::id),
+            status: None,
+            event_type: None,
+            since_us: None,
+            until_us: None,
+            through: u64::from(dice.number()),
+            count: u64::from(dice.number()),
+        }),
+        6 => DeliveryEvent::RedeliveryProgressed {
+            reached: u64::from(dice.number()),
+            redelivered: u64::MAX,
+            left_out: u64::from(dice.number()),
+        },
+        7 => DeliveryEvent::RedeliveryFinished { redelivered: 1, left_out: 0 },
+        8 => DeliveryEvent::RedeliveryCancelled {},
         0 => DeliveryEvent::Received(Received {
             delivery: dice.id(),
             trigger: dice.id(),
@@ -252,6 +280,9 @@ fn delivery(dice: &mut Dice) -> DeliveryEvent {
             unparsed: None,
             id_conflict: true,
             old_secret: false,
+            held: None,
+            held_until_us: None,
+            queued: false,
         }),
         1 => DeliveryEvent::Queued { trigger: dice.id() },
         2 => DeliveryEvent::Started { trigger: dice.id(), run: dice.id() },
@@ -368,7 +399,22 @@ fn repeat(dice: &mut Dice) -> RepeatEvent {
 
 fn engine(dice: &mut Dice) -> EngineEvent {
     let deployment = uuid::Uuid::from_u128(u128::from(dice.roll(1..=3)));
-    match dice.roll(0..=6) {
+    match dice.roll(0..=11) {
+        7 => EngineEvent::ReceiverAdded { receiver: dice.id(), about: vec![], heartbeat_s: None },
+        8 => EngineEvent::ReceiverRemoved { receiver: dice.id() },
+        9 => EngineEvent::NoticeRaised {
+            notice: dice.id(),
+            receiver: dice.id(),
+            kind: NoticeKind::Halt,
+            subject: String::new(),
+        },
+        10 => EngineEvent::NoticeAttempted {
+            attempt: dice.number(),
+            status: None,
+            delivered: false,
+            next_us: dice.maybe(Dice::instant),
+        },
+        11 => EngineEvent::NoticeAskedAgain {},
         0 => EngineEvent::LedgerCreated { deployment, key_id: dice.digest(), repeat_window_s: dice.number() },
         1 => EngineEvent::DeploymentAdopted { deployment, previous: deployment, key_id: dice.digest() },
         2 => EngineEvent::SchedulingHalted { cause: HaltCause::Person },
@@ -404,7 +450,10 @@ fn boundary(dice: &mut Dice) -> BoundaryEvent {
 }
 
 fn user(dice: &mut Dice) -> UserEvent {
-    match dice.roll(0..=5) {
+    match dice.roll(0..=8) {
+        6 => UserEvent::EvidenceGranted {},
+        7 => UserEvent::EvidenceWithdrawn {},
+        8 => UserEvent::EvidenceRead { subject: String::new(), part: EvidencePart::Body },
         0 => UserEvent::Invited { user: dice.id(), role: Access::Admin },
         1 => UserEvent::LinkIssued { link: dice.digest(), expires_us: dice.instant() },
         2 => UserEvent::SignedIn { link: dice.digest(), session: dice.digest(), expires_us: dice.instant() },
@@ -469,12 +518,14 @@ proptest! {
         let repeat: Repeat = fold(&throws, repeat);
         let delivery: Delivery = fold(&throws, delivery);
         let _: (Engine, Bot) = (fold(&throws, engine), fold(&throws, bot));
+        let _: (Redelivery, Receiver, Notice) = (fold(&throws, self::delivery), fold(&throws, engine), fold(&throws, engine));
         let _: (Boundary, User) = (fold(&throws, boundary), fold(&throws, user));
 
         // What is read of such a state does not panic either.
         for now in [Micros(i64::MIN), super::at("08:00:00"), Micros(i64::MAX)] {
             let _ = (run.overdue(now), repeat.count(now, 180), routine.target.attention_at(true));
-            let _ = crate::delivery::status(&trigger, routine.may_start());
+            let standing = if routine.may_start() { Standing::Busy } else { Standing::Off };
+            let _ = crate::delivery::status(&trigger, Passing::Broken, standing);
         }
         prop_assert!(crate::run::cycles(&run.fingerprints) as usize <= run.fingerprints.len());
         prop_assert!(!delivery.fate.name().is_empty());

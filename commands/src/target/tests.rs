@@ -6,7 +6,7 @@ use crate::spec::{at, id};
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(77);
 
 fn delivery(n: u128, expires: &str) -> DeliveryQueued {
-    DeliveryQueued { delivery: id(n), trigger: id(4), expires_us: at(expires) }
+    DeliveryQueued { delivery: id(n), trigger: id(4), expires_us: at(expires), redelivery: None }
 }
 
 fn holding(waiting: &[DeliveryQueued]) -> Target {
@@ -16,7 +16,7 @@ fn holding(waiting: &[DeliveryQueued]) -> Target {
 }
 
 fn asked(n: u128, queue_max: u32) -> Queueing {
-    Queueing { delivery: delivery(n, "09:00:00"), queue_max }
+    Queueing { delivery: delivery(n, "09:00:00"), queue_max, newest_only: false }
 }
 
 fn claim(now: &str) -> ClaimNext {
@@ -37,6 +37,7 @@ fn claimed(n: u128) -> [TargetEvent; 2] {
         cause: Cause::Delivery,
         window_us: None,
         delivery: Some(id(n)),
+        redelivery: None,
         claimed_by: id(9),
         tzdb: None,
         next_us: None,

@@ -7,6 +7,7 @@ use midwatch_events::{
 
 use super::*;
 use crate::spec::{Given, at, given, id};
+use crate::target::claim_key;
 
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(77);
 
@@ -157,8 +158,8 @@ fn a_secret_is_replaced_by_one_of_its_kind_and_another() {
 }
 
 fn queue(n: u128) -> TriggerCommand {
-    let delivery = DeliveryQueued { delivery: id(n), trigger: id(1), expires_us: at("20:00:00") };
-    TriggerCommand::Queue(crate::target::Queueing { delivery, queue_max: 2 })
+    let delivery = DeliveryQueued { delivery: id(n), trigger: id(1), expires_us: at("20:00:00"), redelivery: None };
+    TriggerCommand::Queue(crate::target::Queueing { delivery, queue_max: 2, newest_only: false })
 }
 
 fn claim_next(now: &str) -> TriggerCommand {

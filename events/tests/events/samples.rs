@@ -8,8 +8,8 @@ use midwatch_events::{
     bot::BotEvent,
     boundary::{BoundaryContent, BoundaryEvent},
     codec::encode,
-    delivery::{DeliveryContent, DeliveryEvent, Received, ReceivedStatus},
-    engine::{EngineContent, EngineEvent, HaltCause, Role},
+    delivery::{DeliveryContent, DeliveryEvent, HeldCause, Received, ReceivedStatus, RedeliveryStarted},
+    engine::{EngineContent, EngineEvent, HaltCause, NoticeKind, Role},
     id::Id,
     key::{Bytes, Digest},
     leaf::{commitment, leaf_hash},
@@ -22,8 +22,8 @@ use midwatch_events::{
         ApprovalAnswer, ApprovalAnswered, ApprovalRequested, Approvers, BlobRef, CallResult, Cause, Decision,
         DecisionKind, Ended, Opened, Outcome, Reason, RefusalCause, RunContent, RunEvent, Verdict, WorkKind,
     },
-    trigger::{Intake, Scheme, TriggerContent, TriggerEvent},
-    user::{Access, UserContent, UserEvent},
+    trigger::{Intake, Scheme, TriggerContent, TriggerEvent, WhenBusy},
+    user::{Access, EvidencePart, UserContent, UserEvent},
 };
 use uuid::Uuid;
 
@@ -41,6 +41,9 @@ pub(crate) const PROCESS: u8 = 8;
 pub(crate) const CALL: u8 = 9;
 pub(crate) const BLOB: u8 = 10;
 pub(crate) const APPROVAL: u8 = 11;
+pub(crate) const REDELIVERY: u8 = 11;
+pub(crate) const RECEIVER: u8 = 12;
+pub(crate) const NOTICE: u8 = 13;
 
 /// The id `n` of a kind; the same in every run of the tests.
 pub(crate) fn id<Of>(kind: u8, n: u8) -> Id<Of> {
@@ -219,7 +222,12 @@ fn of_family(family: usize, draw: &mut Draw) -> Vec<Sample> {
             bot(draw).into_iter().map(|new| Sample::of(stream.clone(), new, |facts, _| AnyEvent::Bot(facts))).collect()
         }
         1 => vec![Sample::of(StreamName::boundary(), boundary(draw), AnyEvent::Boundary)],
-        2 => with_stream(StreamName::delivery(draw.id(DELIVERY)), delivery(draw), AnyEvent::Delivery),
+        2 => {
+            let mut samples = with_stream(StreamName::delivery(draw.id(DELIVERY)), delivery(draw), AnyEvent::Delivery);
+            let many = StreamName::redelivery(draw.id(REDELIVERY));
+            samples.extend(with_stream(many, redelivery(draw), AnyEvent::Delivery));
+            samples
+        }
         3 => engine(draw).into_iter().map(|(stream, new)| Sample::of(stream, new, AnyEvent::Engine)).collect(),
         4 => {
             let stream = StreamName::repeat(draw.id(BOT), &draw.digest(0x20).0);
@@ -281,6 +289,7 @@ fn delivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
             ReceivedStatus::AwaitingConfirmation,
             ReceivedStatus::Filtered,
             ReceivedStatus::Held,
+            ReceivedStatus::Refused,
         ]),
         event_type: d.maybe(event_type),
         body_bytes: d.number(17),
@@ -289,6 +298,9 @@ fn delivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
         unparsed: d.maybe(unparsed),
         id_conflict: d.flag(),
         old_secret: d.later(true).unwrap_or_default(),
+        held: d.later(HeldCause::FilterBroken),
+        held_until_us: d.later(NOW),
+        queued: d.later(()).is_some(),
     };
     let (blob, sender_id) = (d.blob(), d.text("evt_1"));
     let content = DeliveryContent::Received {
@@ -296,17 +308,45 @@ fn delivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
         body: d.maybe(Bytes(br#"{"event":"paid"}"#.to_vec())),
         blob: d.maybe(blob),
         sender_id: d.maybe(sender_id),
+        filter_error: d.later("no such key".to_owned()),
     };
+    let batch = d.id(REDELIVERY);
+    let redelivered =
+        DeliveryEvent::Redelivered { trigger: d.id(TRIGGER), redelivery: d.small(1), batch: d.maybe(batch) };
     vec![
         new(d, DeliveryEvent::Received(received), content),
         DeliveryEvent::Queued { trigger: d.id(TRIGGER) }.into(),
         DeliveryEvent::Started { trigger: d.id(TRIGGER), run: d.id(RUN) }.into(),
         DeliveryEvent::Dropped { trigger: d.id(TRIGGER), reason: dropped(d) }.into(),
+        redelivered.into(),
+    ]
+}
+
+fn redelivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
+    let (trigger, status, event_type) = (d.id(TRIGGER), d.text("held"), d.text("invoice.paid"));
+    let (since, until) = (d.at(-86_400), d.at(0));
+    let started = RedeliveryStarted {
+        redelivery: d.id(REDELIVERY),
+        trigger: d.maybe(trigger),
+        status: d.maybe(status),
+        event_type: d.maybe(event_type),
+        since_us: d.maybe(since),
+        until_us: d.maybe(until),
+        through: d.number(900),
+        count: d.number(12),
+    };
+    let progressed =
+        DeliveryEvent::RedeliveryProgressed { reached: d.number(512), redelivered: d.number(7), left_out: d.number(1) };
+    vec![
+        DeliveryEvent::RedeliveryStarted(started).into(),
+        progressed.into(),
+        DeliveryEvent::RedeliveryFinished { redelivered: d.number(11), left_out: d.number(1) }.into(),
+        DeliveryEvent::RedeliveryCancelled {}.into(),
     ]
 }
 
 fn dropped(d: &mut Draw) -> DropReason {
-    d.one_of(&[DropReason::Expired, DropReason::QueueFull, DropReason::TargetGone])
+    d.one_of(&[DropReason::Expired, DropReason::QueueFull, DropReason::TargetGone, DropReason::Coalesced])
 }
 
 fn engine(d: &mut Draw) -> Vec<(StreamName, New<EngineEvent>)> {
@@ -342,6 +382,34 @@ fn engine(d: &mut Draw) -> Vec<(StreamName, New<EngineEvent>)> {
         (StreamName::halt(), EngineEvent::SchedulingLifted {}.into()),
         (StreamName::process(process), started.into()),
         (StreamName::process(process), EngineEvent::ProcessStopped { process }.into()),
+    ]
+    .into_iter()
+    .chain(notices(d))
+    .collect()
+}
+
+fn notices(d: &mut Draw) -> Vec<(StreamName, New<EngineEvent>)> {
+    let (receiver, notice, every, next) = (d.id(RECEIVER), d.id(NOTICE), d.small(60), d.at(5));
+    let about = vec![NoticeKind::RunFailed, NoticeKind::Halt];
+    let added = EngineEvent::ReceiverAdded { receiver, about, heartbeat_s: d.maybe(every) };
+    let address = EngineContent::ReceiverAdded { name: d.text("pager"), url: d.text("https://pager.example/midwatch") };
+    let (kind, subject) = (d.one_of(&NoticeKind::ALL), StreamName::run(d.id(RUN)).to_string());
+    let raised = EngineEvent::NoticeRaised { notice, receiver, kind, subject };
+    let body = EngineContent::NoticeRaised { body: d.text(r#"{"type":"run.failed"}"#) };
+    let status = d.one_of(&[503_u16, 200, 410]);
+    let attempted = EngineEvent::NoticeAttempted {
+        attempt: d.small(1),
+        status: d.maybe(status),
+        delivered: d.one_of(&[false, true]),
+        next_us: d.maybe(next),
+    };
+    let error = EngineContent::NoticeAttempted { error: d.text("it answered 503") };
+    vec![
+        (StreamName::receiver(receiver), new(d, added, address)),
+        (StreamName::receiver(receiver), EngineEvent::ReceiverRemoved { receiver }.into()),
+        (StreamName::notice(notice), new(d, raised, body)),
+        (StreamName::notice(notice), new(d, attempted, error)),
+        (StreamName::notice(notice), EngineEvent::NoticeAskedAgain {}.into()),
     ]
 }
 
@@ -453,6 +521,7 @@ fn claimed(d: &mut Draw) -> RunClaimed {
         cause: cause(d),
         window_us: d.maybe(window),
         delivery: d.maybe(delivery),
+        redelivery: d.later(1),
         claimed_by: d.id(PROCESS),
         tzdb: d.maybe(tzdb),
         next_us: d.maybe(next),
@@ -493,7 +562,12 @@ fn settled(d: &mut Draw) -> RunSettled {
 }
 
 fn queued(d: &mut Draw) -> DeliveryQueued {
-    DeliveryQueued { delivery: d.id(DELIVERY), trigger: d.id(TRIGGER), expires_us: d.at(86_400) }
+    DeliveryQueued {
+        delivery: d.id(DELIVERY),
+        trigger: d.id(TRIGGER),
+        expires_us: d.at(86_400),
+        redelivery: d.later(1),
+    }
 }
 
 fn decision(d: &mut Draw) -> Decision {
@@ -661,6 +735,19 @@ fn approval(d: &mut Draw) -> Vec<New<RunEvent>> {
     vec![new(d, RunEvent::ApprovalRequested(asked), words), RunEvent::ApprovalAnswered(answered).into()]
 }
 
+fn intake(d: &mut Draw) -> Intake {
+    let when_busy = d.later(()).map_or(WhenBusy::Queue, |()| d.one_of(&[WhenBusy::Coalesce, WhenBusy::Refuse]));
+    Intake {
+        when_busy,
+        event_types: d.later(vec!["push".to_owned(), "issue*".to_owned()]).unwrap_or_default(),
+        filter: d.later(r#"event_type == "push""#.to_owned()),
+        per_minute_max: d.later(600),
+        kept_days: d.later(30),
+        id_pointers: d.later(vec!["/id".to_owned()]).unwrap_or_default(),
+        ..Intake::default()
+    }
+}
+
 fn trigger(d: &mut Draw) -> Vec<New<TriggerEvent>> {
     let (routine, bot, limits) = (d.id(ROUTINE), d.id(BOT), Limits::default());
     let created = TriggerEvent::Created {
@@ -671,7 +758,7 @@ fn trigger(d: &mut Draw) -> Vec<New<TriggerEvent>> {
         routine: d.maybe(routine),
         bot: d.maybe(bot),
         secret: d.digest(0x70),
-        intake: Intake { id_pointers: d.later(vec!["/id".to_owned()]).unwrap_or_default(), ..Intake::default() },
+        intake: intake(d),
         limits,
         scheme: d.later(Scheme { preset: "template".to_owned(), template: Some(String::new()) }),
         sealed: d.later(Bytes(vec![1; 73])),
@@ -685,6 +772,7 @@ fn trigger(d: &mut Draw) -> Vec<New<TriggerEvent>> {
             sealed: d.later(Bytes(vec![2; 73])),
         }
         .into(),
+        TriggerEvent::IntakeReplaced { intake: intake(d) }.into(),
         TriggerEvent::SampleCaptured { delivery: d.id(DELIVERY) }.into(),
         TriggerEvent::Confirmed { delivery: d.id(DELIVERY) }.into(),
         TriggerEvent::Paused {}.into(),
@@ -702,6 +790,8 @@ fn user(d: &mut Draw) -> Vec<(StreamName, New<UserEvent>)> {
     let (user, token) = (d.id(USER), d.id(TOKEN));
     let role = d.one_of(&[Access::Admin, Access::Member, Access::Auditor]);
     let (name, purpose) = (d.text("Ada Lovelace"), d.text("nightly export"));
+    let subject = StreamName::delivery(d.id(DELIVERY)).to_string();
+    let part = d.one_of(&[EvidencePart::Body, EvidencePart::Prompt]);
     let issued = UserEvent::TokenIssued { token, role, secret: d.digest(0x90) };
     vec![
         (StreamName::user(user), new(d, UserEvent::Invited { user, role }, UserContent::Invited { name })),
@@ -714,5 +804,8 @@ fn user(d: &mut Draw) -> Vec<(StreamName, New<UserEvent>)> {
         (StreamName::token(token), new(d, issued, UserContent::TokenIssued { name: purpose })),
         (StreamName::token(token), UserEvent::TokenRevoked { token }.into()),
         (StreamName::user(user), UserEvent::Revoked { user }.into()),
+        (StreamName::user(user), UserEvent::EvidenceGranted {}.into()),
+        (StreamName::user(user), UserEvent::EvidenceWithdrawn {}.into()),
+        (StreamName::user(user), UserEvent::EvidenceRead { subject, part }.into()),
     ]
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use cel_interpreter::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
-use crate::syntax::{Parsed, Problem, children, each_node, parse};
+use crate::filter;
+use crate::syntax::{Parsed, Problem, Voice, children, each_node, parse};
 
 /// A path below `args`, such as `args.header.kind`.
 type Path = Vec<String>;
@@ -27,10 +28,14 @@ pub(crate) fn names(written: &IdedExpr) -> BTreeSet<String> {
 /// Refuses the first argument that is read without its `has()`, with the corrected text of the whole rule.
 pub(crate) fn check(parsed: &Parsed<'_>) -> Result<(), Problem> {
     let Some(bare) = first_bare(parsed)? else { return Ok(()) };
-    let shown = shown(&bare.path);
-    let corrected = correct(parsed.scanned.text);
-    let guard = guard(&bare.path);
-    let mut sentence = format!("`{shown}` is not there on every call; put `{guard} &&` before it");
+    let shown = shown(&bare.path, parsed.voice);
+    let corrected = correct(parsed.scanned.text, parsed.voice);
+    let guard = guard(&bare.path, parsed.voice);
+    let on = match parsed.voice {
+        Voice::Rule => "call",
+        Voice::Filter => "delivery",
+    };
+    let mut sentence = format!("`{shown}` is not there on every {on}; put `{guard} &&` before it");
     if let Some(text) = &corrected {
         sentence.push_str(&format!(": {text}"));
     }
@@ -38,16 +43,19 @@ pub(crate) fn check(parsed: &Parsed<'_>) -> Result<(), Problem> {
 }
 
 /// The rule with every missing `has()` put in.
-fn correct(source: &str) -> Option<String> {
+fn correct(source: &str, voice: Voice) -> Option<String> {
     let mut text = source.to_owned();
     for _ in 0..32 {
-        let parsed = parse(&text).ok()?;
+        let parsed = match voice {
+            Voice::Rule => parse(&text).ok()?,
+            Voice::Filter => filter::parse(&text).ok()?,
+        };
         match first_bare(&parsed).ok()? {
             None => return Some(text),
             Some(bare) => {
                 let (start, end) = bare.clause?;
                 let clause = text.get(start..end)?;
-                let guarded = format!("{} && {clause}", guard(&bare.path));
+                let guarded = format!("{} && {clause}", guard(&bare.path, voice));
                 let before = text[..start].trim_end();
                 let after = text[end..].trim_start();
                 let joins = (before.is_empty() || before.ends_with("&&") || before.ends_with('('))
@@ -75,8 +83,11 @@ fn is_name(text: &str) -> bool {
 }
 
 /// A path as a rule writes it.
-fn shown(path: &[String]) -> String {
-    let mut shown = "args".to_owned();
+fn shown(path: &[String], voice: Voice) -> String {
+    let (mut shown, path) = match (voice, path.split_first()) {
+        (Voice::Filter, Some((root, path))) => (root.clone(), path),
+        (Voice::Rule, _) | (Voice::Filter, None) => ("args".to_owned(), path),
+    };
     for name in path {
         match is_name(name) {
             true => shown.push_str(&format!(".{name}")),
@@ -87,10 +98,10 @@ fn shown(path: &[String]) -> String {
 }
 
 /// What asks whether a path is there.
-fn guard(path: &[String]) -> String {
+fn guard(path: &[String], voice: Voice) -> String {
     match path.split_last() {
-        Some((name, before)) if !is_name(name) => format!("{name:?} in {}", shown(before)),
-        _ => format!("has({})", shown(path)),
+        Some((name, before)) if !is_name(name) => format!("{name:?} in {}", shown(before, voice)),
+        _ => format!("has({})", shown(path, voice)),
     }
 }
 
@@ -180,7 +191,12 @@ impl Walk<'_, '_> {
         there: &BTreeSet<Path>,
         clause: &IdedExpr,
     ) -> Result<Option<Bare>, Problem> {
-        for steps in 1..=path.len() {
+        // Headers and body are always there, whatever is in them.
+        let always = match self.parsed.voice {
+            Voice::Rule => 0,
+            Voice::Filter => 1,
+        };
+        for steps in always + 1..=path.len() {
             let step = path[..steps].to_vec();
             if !there.contains(&step) {
                 let at = self.parsed.start(node);

@@ -80,7 +80,7 @@ pub fn check_args(document: &BoundaryDoc, granted: &BTreeSet<String>) -> Vec<Fin
 }
 
 /// Runs `work` on a thread of its own with a large stack; `None` if there is no thread to be had, or it panicked.
-fn large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+pub(crate) fn large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("boundary-compile".to_owned()).stack_size(STACK);
         thread.spawn_scoped(scope, work).ok()?.join().ok()
@@ -101,14 +101,14 @@ fn compile(document: &BoundaryDoc) -> (Compiled, Vec<Finding>) {
     assemble(document, bodies, constants)
 }
 
-fn compile_rule(rule: &Rule, constants: &mut Constants) -> Result<Prepared, Problem> {
+pub(crate) fn compile_rule(rule: &Rule, constants: &mut Constants) -> Result<Prepared, Problem> {
     let parsed = parse(&rule.when)?;
     Checker::check(&parsed)?;
     arguments::check(&parsed)?;
     Ok(prepare(&parsed.expanded?, constants))
 }
 
-fn assemble(
+pub(crate) fn assemble(
     document: &BoundaryDoc,
     bodies: Vec<Result<Prepared, Problem>>,
     constants: Constants,

@@ -10,11 +10,13 @@
 //!   apply: an unbound name would make a deny rule about one tool refuse all the others.
 //! * [`Compiled::judge`]: deny, then ask, then allow; nothing matched is a refusal, and so is a broken deny rule.
 //! * [`what_if`]: what another boundary would have said to calls that were decided.
+//! * [`filter`]: a condition on deliveries, with the same limits.
 //! * [`Judge`]: the same on threads with large stacks, watched.
 
 pub mod context;
 pub mod diff;
 pub mod document;
+pub mod filter;
 pub mod limits;
 pub mod presets;
 
@@ -36,6 +38,7 @@ pub use context::Context;
 pub use document::{
     Approvers, Boundary, BoundaryDoc, DocumentError, Effect, Mode, Rule, Unattended, Verdict, default_document,
 };
+pub use filter::Filter;
 pub use judgement::{Broken, Judgement};
 pub use presets::presets;
 pub use syntax::Finding;

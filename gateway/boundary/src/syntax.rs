@@ -67,6 +67,17 @@ pub(crate) struct Parsed<'s> {
     pub(crate) expanded: Result<IdedExpr, Problem>,
     /// Token index by node id.
     places: Vec<Option<usize>>,
+    /// What its names stand for.
+    pub(crate) voice: Voice,
+}
+
+/// What the names in a text stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// A rule: the facts about a call.
+    Rule,
+    /// A filter: a delivery's `headers`, `body` and `event_type`.
+    Filter,
 }
 
 /// Parses without expanding macros, so that findings speak of what was written.
@@ -99,7 +110,7 @@ pub(crate) fn parse(source: &str) -> Result<Parsed<'_>, Problem> {
     let expanded = expanded.map(|program| program.expression().clone());
     let expanded = expanded.map_err(|errors| syntax_problem(source, &errors));
     let written = written.expression().clone();
-    Ok(Parsed { scanned, written, expanded, places })
+    Ok(Parsed { scanned, written, expanded, places, voice: Voice::Rule })
 }
 
 /// The first of the parser's errors, never through its `Display`, which panics on long lines.

@@ -485,6 +485,16 @@ pub(crate) struct Intake {
     queue_age_s: u32,
     /// JSON pointers into the body whose values together are a delivery's id; absent where there are none.
     id_pointers: Option<Vec<String>>,
+    /// What happens while its target is busy: `queue` where it is absent, `coalesce` or `refuse`.
+    when_busy: Option<String>,
+    /// The event types it takes; all where it is absent.
+    event_types: Option<Vec<String>>,
+    /// A condition in CEL over `headers`, `body` and `event_type`.
+    filter: Option<String>,
+    /// How many authentic deliveries it takes in a minute, over all processes.
+    per_minute_max: Option<u32>,
+    /// For how many days headers and bodies are kept.
+    kept_days: Option<u32>,
 }
 
 /// How a sender shows who it is.
@@ -528,6 +538,15 @@ pub(crate) struct Delivery {
     unparsed: Option<String>,
     /// The sender's id was used before for another body.
     id_conflict: bool,
+    /// Why it is held, or was: `filter_broken` or `target_off`.
+    held: Option<String>,
+    /// Until when it is held.
+    #[schema(format = DateTime)]
+    held_until: Option<String>,
+    /// How often it was let run once more.
+    redeliveries: u32,
+    /// Whether headers and body were erased.
+    erased: bool,
     /// The sender's own id for it.
     sender_id: Option<String>,
     /// Where it stands in the ledger.
@@ -535,6 +554,43 @@ pub(crate) struct Delivery {
     /// When its status changed last.
     #[schema(format = DateTime)]
     changed_at: String,
+}
+
+/// A redelivery of many.
+#[derive(ToSchema)]
+pub(crate) struct Redelivery {
+    /// The redelivery.
+    #[schema(format = Uuid)]
+    id: String,
+    /// `running`, `finished` or `cancelled`.
+    state: String,
+    /// Only deliveries of this trigger.
+    #[schema(format = Uuid)]
+    trigger: Option<String>,
+    /// Only those with this status.
+    status: Option<String>,
+    /// Only those about this.
+    event_type: Option<String>,
+    /// Only those received at or after this instant.
+    #[schema(format = DateTime)]
+    since: Option<String>,
+    /// Only those received before this instant.
+    #[schema(format = DateTime)]
+    until: Option<String>,
+    /// How many there were when it was confirmed.
+    count: u64,
+    /// How many were let run so far.
+    redelivered: u64,
+    /// How many were left out so far.
+    left_out: u64,
+    /// When it was confirmed.
+    #[schema(format = DateTime)]
+    started_at: String,
+    /// When it was over.
+    #[schema(format = DateTime)]
+    ended_at: Option<String>,
+    /// Where it stands in the ledger.
+    position: u64,
 }
 
 /// A published boundary.

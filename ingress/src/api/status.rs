@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use midwatch_engine::{
-    Engine,
+    Engine, clock,
     projector::{self, Status},
 };
 use midwatch_events::{time::SECOND_US, user::Access};
@@ -23,6 +23,8 @@ use crate::{
 
 /// A projection whose next event has waited longer than this stands still, in seconds.
 const STANDS_STILL_S: i64 = 30;
+/// A clock that has not gone round for longer than this stands still, in seconds: it goes round each 30 s at the least.
+const CLOCK_STILL_S: u64 = 75;
 
 /// Who asks.
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,15 +60,36 @@ pub(crate) async fn projections(State(app): State<App>) -> Result<Json<Vec<Statu
     Ok(Json(projector::status(&app.engine).await?))
 }
 
-/// `GET /ready`: 200 when what is read here is so, 503 when a projection stopped or stands still.
+/// `GET /ready`: 200 when what is read here is so and what is due is done; 503 when a projection stopped or stands still,
+/// or no clock goes.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
     let failing = match unwell(&app.engine, STANDS_STILL_S).await {
-        Ok(None) => return Json(serde_json::json!({ "ok": true })).into_response(),
-        Ok(Some(sentence)) => sentence,
+        Ok(None) => None,
+        Ok(Some(sentence)) => Some(sentence),
         Err(problem) => return problem.into_response(),
+    };
+    let failing = match failing {
+        Some(sentence) => sentence,
+        None => match no_clock(&app.engine).await {
+            Ok(None) => return Json(serde_json::json!({ "ok": true })).into_response(),
+            Ok(Some(sentence)) => sentence,
+            Err(problem) => return problem.into_response(),
+        },
     };
     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Fault, "not_ready", failing);
     problem.retry_after(crate::error::RETRY_S).into_response()
+}
+
+/// That no process keeps time, where that is so and nothing says that none should.
+async fn no_clock(engine: &Engine) -> Result<Option<String>, Problem> {
+    if engine.halt().await?.state.halted.is_some() {
+        return Ok(None);
+    }
+    Ok(match clock::still_for_s(engine).await? {
+        Some(still_s) if still_s <= CLOCK_STILL_S => None,
+        Some(still_s) => Some(format!("the clock has stood still for {still_s} s: nothing that is due is done")),
+        None => Some("no process keeps time: one needs the role `clock`".to_owned()),
+    })
 }
 
 /// What keeps this deployment from being ready: a projection that stopped, or whose next event has waited longer than

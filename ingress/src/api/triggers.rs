@@ -1,13 +1,14 @@
 //! Triggers. Only admins change them; admins and auditors see them.
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
+use midwatch_boundary::filter::Passes;
 use midwatch_commands::trigger::{Trigger, TriggerCommand};
 use midwatch_engine::{projector, triggers::NewTrigger};
 use midwatch_events::{
     StreamName,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
-    trigger::Intake,
+    trigger::{Intake, WhenBusy},
 };
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::triggers::{TriggerRow, TriggerState, Triggers};
@@ -87,6 +88,18 @@ pub(crate) struct IntakeGiven {
     /// eight.
     #[serde(default)]
     id_pointers: Vec<String>,
+    /// What happens while its target is busy: `queue` (it waits), `coalesce` (the newest alone waits) or `refuse` (409).
+    #[schema(value_type = Option<String>)]
+    when_busy: Option<WhenBusy>,
+    /// The event types it takes, each whole or the beginning of one and `*`; all, if there is none.
+    #[serde(default)]
+    event_types: Vec<String>,
+    /// A condition in CEL over `headers`, `body` and `event_type`.
+    filter: Option<String>,
+    /// How many authentic deliveries it takes in a minute, over all processes; any number, if nothing is said.
+    per_minute_max: Option<u32>,
+    /// For how many days headers and bodies are kept; for ever, if nothing is said.
+    kept_days: Option<u32>,
 }
 
 impl From<&IntakeGiven> for Intake {
@@ -98,6 +111,11 @@ impl From<&IntakeGiven> for Intake {
             queue_max: given.queue_max.unwrap_or(others.queue_max),
             queue_age_s: given.queue_age_s.unwrap_or(others.queue_age_s),
             id_pointers: given.id_pointers.clone(),
+            when_busy: given.when_busy.unwrap_or_default(),
+            event_types: given.event_types.clone(),
+            filter: given.filter.clone().filter(|filter| !filter.trim().is_empty()),
+            per_minute_max: given.per_minute_max,
+            kept_days: given.kept_days,
         }
     }
 }
@@ -235,6 +253,75 @@ async fn change<T>(
     asked.caller.must_be_admin()?;
     let done = app.engine.change_trigger(id, &asked.origin(), asked.request.as_ref(), command).await?;
     Ok(recorded(&app.engine, &done).await)
+}
+
+/// Lets a trigger take deliveries in by these rules instead; what is absent has its default.
+#[utoipa::path(put, path = "/api/v1/triggers/{id}/intake", tag = "triggers", request_body = IntakeGiven,
+    params(("id" = String, Path, description = "The trigger"),
+           ("If-Match" = Option<String>, Header, description = "The version the trigger must still have")),
+    responses((status = 200, body = Recorded), (status = 400, body = shapes::Problem)))]
+pub(crate) async fn replace_intake(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<IntakeGiven>,
+) -> Result<Json<Recorded>, Problem> {
+    asked.caller.must_be_admin()?;
+    let intake = Intake::from(&asked.body);
+    let request = asked.request.as_ref();
+    let done = app.engine.replace_intake(id, &intake, asked.if_match, &asked.origin(), request).await?;
+    Ok(recorded(&app.engine, &done).await)
+}
+
+/// What a filter says of one delivery.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Previewed {
+    #[schema(value_type = String, format = Uuid)]
+    delivery: DeliveryId,
+    event_type: Option<String>,
+    /// `yes`, `no`, `broken`, or `erased` where its words are gone.
+    passes: &'static str,
+    /// Why it is broken.
+    why: Option<String>,
+}
+
+/// What a filter says of a trigger's last deliveries.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Preview {
+    /// How many pass.
+    yes: usize,
+    /// How many do not.
+    no: usize,
+    /// How many would be held, because it cannot be said of them.
+    broken: usize,
+    /// The newest first, at most 100.
+    items: Vec<Previewed>,
+}
+
+/// Which of the last 100 deliveries these rules would let pass. Nothing is changed.
+#[utoipa::path(post, path = "/api/v1/triggers/{id}/intake/preview", tag = "triggers", request_body = IntakeGiven,
+    params(("id" = String, Path, description = "The trigger")),
+    responses((status = 200, body = Preview), (status = 400, body = shapes::Problem)))]
+pub(crate) async fn preview(
+    State(app): State<App>,
+    Path(id): Path<TriggerId>,
+    asked: Asked<IntakeGiven>,
+) -> Result<Json<Preview>, Problem> {
+    asked.caller.must_be_admin()?;
+    let previewed = app.engine.preview_filter(id, &Intake::from(&asked.body)).await?;
+    let items: Vec<Previewed> = previewed
+        .into_iter()
+        .map(|one| {
+            let (passes, why) = match one.passes {
+                Some(Passes::Yes) => ("yes", None),
+                Some(Passes::No) => ("no", None),
+                Some(Passes::Broken(why)) => ("broken", Some(why)),
+                None => ("erased", None),
+            };
+            Previewed { delivery: one.delivery.id, event_type: one.delivery.event_type, passes, why }
+        })
+        .collect();
+    let count = |wanted: &str| items.iter().filter(|item| item.passes == wanted).count();
+    Ok(Json(Preview { yes: count("yes"), no: count("no"), broken: count("broken"), items }))
 }
 
 /// Confirms the sample: deliveries become runs from here on.

@@ -119,10 +119,13 @@ impl Mark {
         let said = spaced(status);
         match status {
             DeliveryStatus::Started => Self::good("became a run"),
-            DeliveryStatus::Accepted | DeliveryStatus::Queued => Self::new("live", "◔", said),
+            DeliveryStatus::Accepted | DeliveryStatus::Queued | DeliveryStatus::Redelivered => {
+                Self::new("live", "◔", said)
+            }
             DeliveryStatus::Captured => Self::new("idle", "◇", "sample"),
             DeliveryStatus::AwaitingConfirmation => Self::warn("not run: the sample was not confirmed yet"),
             DeliveryStatus::Held => Self::warn(said),
+            DeliveryStatus::Coalesced => Self::new("idle", "»", "a newer one took its place"),
             DeliveryStatus::Filtered => Self::new("idle", "»", said),
             DeliveryStatus::Expired | DeliveryStatus::Refused => Self::bad(said),
         }

@@ -103,8 +103,10 @@ async fn in_order(doors: &Doors, parts: &Parts, body: &mut Body) -> Result<Respo
         Target::Endpoint(endpoint) => checked(doors, endpoint, parts).await,
         Target::Delivery { endpoint, delivery } => status::status(doors, endpoint, delivery, &parts.headers).await,
     };
+    // A sender over its budget is no stranger: it was authentic.
     if let Err(problem) = &answered
         && problem.status.is_client_error()
+        && problem.status != StatusCode::TOO_MANY_REQUESTS
     {
         doors.guard.charge(address, clock.monotonic());
     }
@@ -188,7 +190,9 @@ async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) 
 fn told(taken: Taken, wanted: u16) -> Response {
     let Taken { delivery, status, duplicate } = taken;
     let code = if duplicate { StatusCode::OK } else { StatusCode::from_u16(wanted).unwrap_or(StatusCode::ACCEPTED) };
-    if wanted == 204 {
+    // For senders that try again: it was recorded, but sent again it is new.
+    let code = if !duplicate && status == ReceivedStatus::Refused { StatusCode::CONFLICT } else { code };
+    if wanted == 204 && code != StatusCode::CONFLICT {
         return StatusCode::NO_CONTENT.into_response();
     }
     (code, Json(Answer { status, delivery, duplicate })).into_response()
@@ -263,6 +267,10 @@ fn not_taken(error: EngineError) -> Problem {
     match error {
         EngineError::Refused(Refusal::Halted) => halted(),
         EngineError::Refused(Refusal::NotFound(_)) => nothing_here(),
+        EngineError::Refused(refusal @ Refusal::OverBudget { retry_s, .. }) => {
+            let sentence = refusal.to_string();
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, Kind::Refusal, refusal.code(), sentence).retry_after(retry_s)
+        }
         // It was authentic, so that it cannot be recorded is our fault and never the sender's.
         EngineError::Refused(_) | EngineError::KeyReused => {
             tracing::error!(%error, "an authentic delivery could not be recorded");

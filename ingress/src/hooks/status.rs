@@ -45,7 +45,7 @@ pub(super) async fn status(
     }
     let outcome = match delivery.fate {
         Fate::Started(run) => engine.load::<Run>(&StreamName::run(run)).await?.state.ended.map(|(outcome, _)| outcome),
-        Fate::Absent | Fate::Received(_) | Fate::Queued | Fate::Dropped(_) => None,
+        Fate::Absent | Fate::Received(_) | Fate::Redelivered | Fate::Queued | Fate::Dropped(_) => None,
     };
     Ok(Json(Answer { status: delivery.fate.name(), outcome }).into_response())
 }

@@ -100,6 +100,17 @@ async fn connections_over_the_cap_wait_for_their_turn() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ready_says_when_a_projection_stopped() {
     let server = Server::start().await;
+    // Nobody keeps time yet: what is due is not done.
+    let ready = server.plain(Method::GET, "/ready").send().await.unwrap();
+    let said = problem(ready, StatusCode::SERVICE_UNAVAILABLE, "not_ready").await;
+    assert!(said["detail"].as_str().unwrap().contains("clock"), "{said}");
+    let (_stop, stopped) = tokio::sync::watch::channel(false);
+    tokio::spawn(midwatch_engine::clock::run(server.engine.clone(), stopped));
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    while server.plain(Method::GET, "/ready").send().await.unwrap().status() != StatusCode::OK {
+        assert!(tokio::time::Instant::now() < until, "never ready");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     let ready = server.plain(Method::GET, "/ready").send().await.unwrap();
     assert_eq!(answered(ready, StatusCode::OK).await["ok"], true);
     append_what_cannot_be_read(&server).await;

@@ -91,6 +91,18 @@ impl AuditRow {
                 self.trigger = Some(*trigger);
                 self.reason = Some(word(reason));
             }
+            DeliveryEvent::Redelivered { trigger, .. } => self.trigger = Some(*trigger),
+            DeliveryEvent::RedeliveryStarted(started) => {
+                self.delivery = None;
+                self.trigger = started.trigger;
+                self.subject = Some(format!("{} deliveries", started.count));
+            }
+            DeliveryEvent::RedeliveryProgressed { redelivered, .. }
+            | DeliveryEvent::RedeliveryFinished { redelivered, .. } => {
+                self.delivery = None;
+                self.subject = Some(format!("{redelivered} deliveries"));
+            }
+            DeliveryEvent::RedeliveryCancelled {} => self.delivery = None,
         }
     }
 
@@ -103,10 +115,27 @@ impl AuditRow {
                 self.reason = Some(word(cause));
                 self.subject = match content {
                     Some(EngineContent::SchedulingHalted { reason }) => Some(reason.clone()),
-                    Some(EngineContent::ContentErased { .. }) | None => None,
+                    Some(
+                        EngineContent::ContentErased { .. }
+                        | EngineContent::ReceiverAdded { .. }
+                        | EngineContent::NoticeRaised { .. }
+                        | EngineContent::NoticeAttempted { .. },
+                    )
+                    | None => None,
                 };
             }
             EngineEvent::ContentErased { subject, .. } => self.subject = Some(subject.clone()),
+            EngineEvent::ReceiverAdded { receiver, .. } | EngineEvent::ReceiverRemoved { receiver } => {
+                self.subject = Some(format!("receiver {receiver}"));
+            }
+            EngineEvent::NoticeRaised { kind, subject, .. } => {
+                self.reason = Some(word(kind));
+                self.subject = Some(subject.clone());
+            }
+            EngineEvent::NoticeAttempted { status, .. } => {
+                self.subject = status.map(|status| status.to_string());
+            }
+            EngineEvent::NoticeAskedAgain {} => {}
             EngineEvent::SchedulingLifted {}
             | EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. } => {}
@@ -244,6 +273,7 @@ impl AuditRow {
                 self.reason = Some(word(reason));
             }
             TriggerEvent::SecretRotated { .. }
+            | TriggerEvent::IntakeReplaced { .. }
             | TriggerEvent::Paused {}
             | TriggerEvent::Resumed {}
             | TriggerEvent::Deleted {} => {}
@@ -259,9 +289,12 @@ impl AuditRow {
                 Some(name.map_or_else(|| word(role), |name| format!("{name}, {}", word(role))))
             }
             UserEvent::TokenRevoked { token } => Some(token.to_string()),
+            UserEvent::EvidenceRead { subject, part } => Some(format!("{} of {subject}", word(part))),
             UserEvent::LinkIssued { .. }
             | UserEvent::SignedIn { .. }
             | UserEvent::SignedOut { .. }
+            | UserEvent::EvidenceGranted {}
+            | UserEvent::EvidenceWithdrawn {}
             | UserEvent::Revoked { .. } => None,
         };
     }

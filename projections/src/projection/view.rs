@@ -6,8 +6,9 @@ use midwatch_events::{AnyEvent, Recorded};
 
 use super::{Poison, Projection, Table, Write, apply};
 use crate::{
-    audit::Audit, bots::Bots, boundaries::Boundaries, deliveries::Deliveries, due::Due, engine_deployment::Deployment,
-    engine_processes::Processes, routines_list::RoutinesList, run_approvals::Approvals, run_timeline::RunTimeline,
+    audit::Audit, bots::Bots, boundaries::Boundaries, deliveries::Deliveries, delivery_redeliveries::Redeliveries,
+    due::Due, engine_deployment::Deployment, engine_notices::Notices, engine_processes::Processes,
+    engine_receivers::Receivers, routines_list::RoutinesList, run_approvals::Approvals, run_timeline::RunTimeline,
     runs::Runs, triggers::Triggers, users::People,
 };
 
@@ -40,11 +41,17 @@ pub enum View {
     Processes,
     /// [`crate::engine_deployment`].
     Deployment,
+    /// [`crate::delivery_redeliveries`].
+    Redeliveries,
+    /// [`crate::engine_receivers`].
+    Receivers,
+    /// [`crate::engine_notices`].
+    Notices,
 }
 
 impl View {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::RoutinesList,
         Self::Due,
         Self::Runs,
@@ -58,6 +65,9 @@ impl View {
         Self::People,
         Self::Processes,
         Self::Deployment,
+        Self::Redeliveries,
+        Self::Receivers,
+        Self::Notices,
     ];
 
     /// Where its rows are kept.
@@ -77,6 +87,9 @@ impl View {
             Self::People => People::TABLE,
             Self::Processes => Processes::TABLE,
             Self::Deployment => Deployment::TABLE,
+            Self::Redeliveries => Redeliveries::TABLE,
+            Self::Receivers => Receivers::TABLE,
+            Self::Notices => Notices::TABLE,
         }
     }
 
@@ -103,6 +116,9 @@ impl View {
             Self::People => People::keys(event, recorded),
             Self::Processes => Processes::keys(event, recorded),
             Self::Deployment => Deployment::keys(event, recorded),
+            Self::Redeliveries => Redeliveries::keys(event, recorded),
+            Self::Receivers => Receivers::keys(event, recorded),
+            Self::Notices => Notices::keys(event, recorded),
         }
     }
 
@@ -131,6 +147,9 @@ impl View {
             Self::People => apply::<People>(rows, event, recorded),
             Self::Processes => apply::<Processes>(rows, event, recorded),
             Self::Deployment => apply::<Deployment>(rows, event, recorded),
+            Self::Redeliveries => apply::<Redeliveries>(rows, event, recorded),
+            Self::Receivers => apply::<Receivers>(rows, event, recorded),
+            Self::Notices => apply::<Notices>(rows, event, recorded),
         }
     }
 }

@@ -70,7 +70,9 @@ fn erased(events: &[(AnyEvent, Recorded)]) -> Vec<(AnyEvent, Recorded)> {
 }
 
 /// The columns that hold words of people or senders.
-const WORDS: [(View, &str); 2] = [(View::Deliveries, "sender_id"), (View::People, "name")];
+/// And the one that says that they went.
+const WORDS: [(View, &str); 3] =
+    [(View::Deliveries, "sender_id"), (View::Deliveries, "erased"), (View::People, "name")];
 
 fn cells_without_words(view: View, store: &Store) -> BTreeMap<String, Vec<Cell>> {
     let facts = |cells: &Vec<Cell>| {

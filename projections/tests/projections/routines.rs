@@ -55,6 +55,7 @@ fn claimed(run: u8, cause: Cause, window_us: Option<Micros>, next_us: Option<Mic
         cause,
         window_us,
         delivery: None,
+        redelivery: None,
         claimed_by: id(PROCESS, 0),
         tzdb: None,
         next_us,
@@ -67,7 +68,7 @@ fn settled(run: u8, outcome: Outcome, reason: Option<Reason>) -> RoutineEvent {
 
 fn queued(delivery: u8, expires: i64) -> RoutineEvent {
     let (delivery, trigger) = (id(DELIVERY, delivery), id(TRIGGER, 0));
-    RoutineEvent::DeliveryQueued(DeliveryQueued { delivery, trigger, expires_us: after(expires) })
+    RoutineEvent::DeliveryQueued(DeliveryQueued { delivery, trigger, expires_us: after(expires), redelivery: None })
 }
 
 fn listed(story: &Story) -> RoutineRow {
@@ -331,7 +332,7 @@ fn a_trigger_with_its_own_instruction_has_a_queue_and_one_for_a_routine_has_none
     let mut story = Story::default();
     story.is(&stream, created(None));
     assert_eq!(story.row::<DueRow>(View::Due, &stream).at, None);
-    let waiting = DeliveryQueued { delivery, trigger: id(TRIGGER, 0), expires_us: after(100) };
+    let waiting = DeliveryQueued { delivery, trigger: id(TRIGGER, 0), expires_us: after(100), redelivery: None };
     story.at(9).is(&stream, TriggerEvent::DeliveryQueued(waiting));
     assert_eq!(story.row::<DueRow>(View::Due, &stream).at, Some(after(9)));
     story.is(&stream, TriggerEvent::Paused {});

@@ -53,9 +53,15 @@ fn received(delivery: DeliveryId, status: ReceivedStatus) -> New<DeliveryEvent> 
         unparsed: Some("a NUL at byte 3".to_owned()),
         id_conflict: false,
         old_secret: false,
+        held: None,
+        held_until_us: None,
+        queued: false,
     });
     let sender_id = Some("evt_1".to_owned());
-    New::with(facts, DeliveryContent::Received { headers: Vec::new(), body: None, blob: None, sender_id })
+    New::with(
+        facts,
+        DeliveryContent::Received { headers: Vec::new(), body: None, blob: None, sender_id, filter_error: None },
+    )
 }
 
 fn row(story: &Story) -> TriggerRow {
@@ -193,6 +199,7 @@ fn a_trigger_is_paused_resumed_and_deleted_and_knows_its_live_run() {
             cause: Cause::Delivery,
             window_us: None,
             delivery: Some(id(DELIVERY, 0)),
+            redelivery: None,
             claimed_by: id(PROCESS, 0),
             tzdb: None,
             next_us: None,

@@ -110,7 +110,8 @@ async fn the_next_delivery_is_another_story() {
         ledger.story().await;
         // Another delivery had waited; the settled run made room for it.
         let settled = ledger.log.read_at(22).await.unwrap().unwrap();
-        let queued = DeliveryQueued { delivery: id(40), trigger: id(TRIGGER), expires_us: Micros(i64::MAX) };
+        let queued =
+            DeliveryQueued { delivery: id(40), trigger: id(TRIGGER), expires_us: Micros(i64::MAX), redelivery: None };
         ledger.by("engine").add(&routine_stream(), RoutineEvent::DeliveryQueued(queued)).write().await;
         let next = midwatch_events::routine::RunClaimed {
             run: id(20),

@@ -40,13 +40,13 @@ pub(super) fn boundary(state: &Boundary) -> Value {
 
 pub(super) fn delivery(state: &Delivery) -> Value {
     use midwatch_commands::delivery::Fate;
-    let Delivery { received, fate } = state;
+    let Delivery { received, fate, redeliveries } = state;
     let (run, reason) = match fate {
         Fate::Started(run) => (Some(run), None),
         Fate::Dropped(reason) => (None, Some(reason)),
-        Fate::Absent | Fate::Received(_) | Fate::Queued => (None, None),
+        Fate::Absent | Fate::Received(_) | Fate::Queued | Fate::Redelivered => (None, None),
     };
-    json!({ "received": received, "fate": fate.name(), "run": run, "reason": reason })
+    json!({ "received": received, "fate": fate.name(), "run": run, "reason": reason, "redeliveries": redeliveries })
 }
 
 /// Three kinds of stream fold into [`Engine`], each into its own part: the deployment's identity,
@@ -131,7 +131,7 @@ pub(super) fn routine(state: &Routine) -> Value {
 
 fn target(state: &Target) -> Value {
     let Target { live, live_cause, queue, failures, windows_claimed } = state;
-    let waiting = |DeliveryQueued { delivery, trigger, expires_us }: &DeliveryQueued| json!({ "delivery": delivery, "trigger": trigger, "expires": expires_us.to_string() });
+    let waiting = |DeliveryQueued { delivery, trigger, expires_us, redelivery }: &DeliveryQueued| json!({ "delivery": delivery, "trigger": trigger, "expires": expires_us.to_string(), "redelivery": redelivery });
     json!({
         "live": live,
         "live_cause": live_cause,
@@ -249,7 +249,7 @@ pub(super) fn trigger(state: &Trigger) -> Value {
 }
 
 pub(super) fn user(state: &User) -> Value {
-    let User { id, token, role, links, sessions, secret, revoked } = state;
+    let User { id, token, role, links, sessions, secret, revoked, evidence: _ } = state;
     let expiring = |all: &std::collections::BTreeMap<Digest, Micros>| -> Map<String, Value> {
         all.iter().map(|(digest, until)| (digest.to_string(), json!(until.to_string()))).collect()
     };

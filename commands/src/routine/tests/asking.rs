@@ -150,6 +150,7 @@ fn by_person(run: u128, next: Option<&str>) -> RoutineEvent {
         cause: Cause::Person,
         window_us: None,
         delivery: None,
+        redelivery: None,
         claimed_by: id(9),
         tzdb: None,
         next_us: next.map(at),

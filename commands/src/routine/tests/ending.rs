@@ -75,11 +75,11 @@ fn a_paused_routine_is_not_suspended_by_failing_by_hand() {
 }
 
 fn delivery(n: u128, expires: &str) -> DeliveryQueued {
-    DeliveryQueued { delivery: id(n), trigger: id(4), expires_us: at(expires) }
+    DeliveryQueued { delivery: id(n), trigger: id(4), expires_us: at(expires), redelivery: None }
 }
 
 fn queue(n: u128) -> RoutineCommand {
-    RoutineCommand::Queue(Queueing { delivery: delivery(n, "20:00:00"), queue_max: 2 })
+    RoutineCommand::Queue(Queueing { delivery: delivery(n, "20:00:00"), queue_max: 2, newest_only: false })
 }
 
 fn claim_next(now: &str) -> RoutineCommand {
@@ -100,6 +100,7 @@ fn a_delivery_is_claimed_and_leaves_the_next_window_alone() {
         cause: Cause::Delivery,
         window_us: None,
         delivery: Some(id(60)),
+        redelivery: None,
         claimed_by: id(9),
         tzdb: None,
         next_us: Some(at("08:00:00")),

@@ -152,9 +152,13 @@ impl World {
                 RoutineCommand::Edit(Box::new(Edit { limits, now: self.now, ..Edit::default() }))
             }
             Step::Queue { age_s, queue_max } => {
-                let delivery =
-                    DeliveryQueued { delivery: id(self.things), trigger: id(4), expires_us: self.now.plus_s(*age_s) };
-                RoutineCommand::Queue(Queueing { delivery, queue_max: *queue_max })
+                let delivery = DeliveryQueued {
+                    delivery: id(self.things),
+                    trigger: id(4),
+                    expires_us: self.now.plus_s(*age_s),
+                    redelivery: None,
+                };
+                RoutineCommand::Queue(Queueing { delivery, queue_max: *queue_max, newest_only: false })
             }
             Step::ClaimNext => {
                 RoutineCommand::ClaimNext(ClaimNext { namespace: NAMESPACE, process: id(9), now: self.now })

@@ -287,6 +287,7 @@ fn claims_and_missed_windows_have_keys_and_nothing_else_has() {
         cause: Cause::Delivery,
         window_us: None,
         delivery: Some(delivery),
+        redelivery: None,
         claimed_by: id(9),
         tzdb: None,
         next_us: None,

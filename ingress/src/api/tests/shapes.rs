@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use midwatch_events::trigger::Intake;
+use midwatch_events::trigger::{Intake, WhenBusy};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -30,7 +30,15 @@ async fn rows_are_as_described() {
         server.post(&format!("/api/v1/routines/{routine}/run"), &json!({})).await["run"].as_str().unwrap().to_owned();
     server.post(&format!("/api/v1/runs/{run}/cancel"), &json!({})).await;
     // With everything that is absent where there is none.
-    let intake = Intake { id_pointers: vec!["/id".to_owned()], ..Intake::default() };
+    let intake = Intake {
+        id_pointers: vec!["/id".to_owned()],
+        when_busy: WhenBusy::Coalesce,
+        event_types: vec!["*".to_owned()],
+        filter: Some("true".to_owned()),
+        per_minute_max: Some(9),
+        kept_days: Some(9),
+        ..Intake::default()
+    };
     let hook = server.hook_with(intake).await;
     let sent = answered(server.deliver(&hook).body("x").send().await.unwrap(), StatusCode::ACCEPTED).await;
     midwatch_engine::projector::catch_up(&server.engine).await.unwrap();

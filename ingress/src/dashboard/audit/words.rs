@@ -10,15 +10,6 @@ pub(super) fn event(event: &str) -> (String, bool) {
         "bot.unreachable" => "Bot does not answer",
         "bot.reachable" => "Bot answers again",
         "boundary.published" => "Boundary published",
-        "delivery.received" => "Delivery received",
-        "delivery.queued" => "Delivery waits",
-        "delivery.started" => "Delivery became a run",
-        "delivery.dropped" => "Delivery dropped",
-        "engine.ledger_created" => "Ledger created",
-        "engine.deployment_adopted" => "Deployment adopted",
-        "engine.scheduling_halted" => "Scheduling halted",
-        "engine.scheduling_lifted" => "Halt lifted",
-        "engine.content_erased" => "Words erased",
         "repeat.threshold_crossed" => "Same call again and again",
         "routine.created" => "Routine created",
         "routine.renamed" => "Routine renamed",
@@ -51,8 +42,37 @@ pub(super) fn event(event: &str) -> (String, bool) {
         "run.ended" => "Run ended",
         "run.call_outcome_late" => "A call's outcome came late",
         "run.reported_late" => "A runner's report came late",
+        _ => {
+            return of_senders_and_people(event)
+                .map_or(("Unknown event".to_owned(), false), |words| (words.to_owned(), true));
+        }
+    };
+    (words.to_owned(), true)
+}
+
+/// The events of deliveries, triggers, people and the deployment.
+fn of_senders_and_people(event: &str) -> Option<&'static str> {
+    Some(match event {
+        "delivery.received" => "Delivery received",
+        "delivery.queued" => "Delivery waits",
+        "delivery.started" => "Delivery became a run",
+        "delivery.dropped" => "Delivery dropped",
+        "delivery.redelivered" => "Delivery let run once more",
+        "delivery.redelivery_started" => "Redelivery of many begun",
+        "delivery.redelivery_progressed" => "Redelivery went on",
+        "delivery.redelivery_finished" => "Redelivery finished",
+        "delivery.redelivery_cancelled" => "Redelivery cancelled",
+        "engine.ledger_created" => "Ledger created",
+        "engine.deployment_adopted" => "Deployment adopted",
+        "engine.scheduling_halted" => "Scheduling halted",
+        "engine.scheduling_lifted" => "Halt lifted",
+        "engine.content_erased" => "Words erased",
+        "engine.receiver_added" => "Receiver of notices added",
+        "engine.receiver_removed" => "Receiver of notices removed",
+        "engine.notice_asked_again" => "Notice to be posted once more",
         "trigger.created" => "Trigger created",
         "trigger.secret_rotated" => "Secret rotated",
+        "trigger.intake_replaced" => "Deliveries taken in by other rules",
         "trigger.sample_captured" => "Sample captured",
         "trigger.confirmed" => "Sample confirmed",
         "trigger.paused" => "Trigger paused",
@@ -65,9 +85,11 @@ pub(super) fn event(event: &str) -> (String, bool) {
         "user.token_issued" => "API token made",
         "user.token_revoked" => "API token revoked",
         "user.revoked" => "Person revoked",
-        _ => return ("Unknown event".to_owned(), false),
-    };
-    (words.to_owned(), true)
+        "user.evidence_granted" => "May read what was sent and told",
+        "user.evidence_withdrawn" => "May not read what was sent and told",
+        "user.evidence_read" => "Read what was sent or told",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -85,7 +107,8 @@ mod tests {
             let (wire, _) = name.rsplit_once(".txt").expect("a golden file");
             let (wire, _) = wire.rsplit_once('.').expect("its version");
             // What the audit view leaves out.
-            if matches!(wire, "repeat.attempted" | "repeat.settled") || wire.starts_with("engine.process_") {
+            let notices = matches!(wire, "engine.notice_raised" | "engine.notice_attempted");
+            if notices || matches!(wire, "repeat.attempted" | "repeat.settled") || wire.starts_with("engine.process_") {
                 continue;
             }
             assert!(event(wire).1, "{wire}");
