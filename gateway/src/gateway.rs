@@ -54,15 +54,7 @@ impl Gateway {
     pub fn asking(options: GatewayOptions, approval_s: i64) -> std::io::Result<Self> {
         let judge = Judge::new(2)?;
         let tools = files::definitions();
-        Ok(Self {
-            inner: Arc::new(Inner {
-                options,
-                judge,
-                compiled: Mutex::new(None),
-                tools,
-                approval_s,
-            }),
-        })
+        Ok(Self { inner: Arc::new(Inner { options, judge, compiled: Mutex::new(None), tools, approval_s }) })
     }
 
     /// How long a person has to answer, in seconds.

@@ -15,7 +15,7 @@ use midwatch_events::{
     routine::Limits,
     trigger::{Intake, WhenBusy},
 };
-use midwatch_ingress::senders::{self, Preset};
+use midwatch_ingress::senders;
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
     deliveries::{Deliveries, DeliveryRow},
