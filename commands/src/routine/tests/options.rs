@@ -75,9 +75,13 @@ fn queue_one_keeps_the_first_window_and_skips_the_later_ones() {
 
 #[test]
 fn a_window_that_waits_goes_before_deliveries() {
-    let queue =
-        midwatch_events::routine::DeliveryQueued { delivery: id(60), trigger: id(4), expires_us: at("20:00:00") };
-    let queue = RoutineCommand::Queue(Queueing { delivery: queue, queue_max: 9 });
+    let queue = midwatch_events::routine::DeliveryQueued {
+        delivery: id(60),
+        trigger: id(4),
+        expires_us: at("20:00:00"),
+        redelivery: None,
+    };
+    let queue = RoutineCommand::Queue(Queueing { delivery: queue, queue_max: 9, newest_only: false });
     let claim_next =
         || RoutineCommand::ClaimNext(ClaimNext { namespace: NAMESPACE, process: id(9), now: at("08:20:00") });
     let routine = overlapping(Overlap::QueueOne).after(tick("08:00:00")).after(tick("08:15:00")).after(queue);

@@ -91,7 +91,13 @@ impl Checker {
         let id = DeliveryId::new(recorded.stream.uuid().ok_or("a stream without an id")?);
         let fate = match event {
             DeliveryEvent::Received(received) => return self.received(recorded, received, content),
-            DeliveryEvent::Queued { .. } => return Ok(()),
+            // Nobody has one run again here.
+            DeliveryEvent::Queued { .. }
+            | DeliveryEvent::Redelivered { .. }
+            | DeliveryEvent::RedeliveryStarted(_)
+            | DeliveryEvent::RedeliveryProgressed { .. }
+            | DeliveryEvent::RedeliveryFinished { .. }
+            | DeliveryEvent::RedeliveryCancelled {} => return Ok(()),
             DeliveryEvent::Started { run, .. } => Fate::Run(*run),
             DeliveryEvent::Dropped { reason, .. } => Fate::Dropped(*reason),
         };

@@ -108,7 +108,9 @@ impl Checker {
             RunEvent::Opened(_)
             | RunEvent::TurnStarted { .. }
             | RunEvent::TurnFinished { .. }
-            | RunEvent::AttemptFailed { .. } => {}
+            | RunEvent::AttemptFailed { .. }
+            | RunEvent::ApprovalRequested(_)
+            | RunEvent::ApprovalAnswered(_) => {}
         }
         Ok(())
     }
