@@ -196,8 +196,21 @@ class Bench:
             url = self.urls[mode]
             self.count(f"ours, one stream, {mode}", many, lambda: self.ours("append", url, many, SECONDS, mode))
         self.count("ours, two processes", many, lambda: self.ours("pair", self.urls["pair"], many, SECONDS))
+        self.commands(turn, many)
         file = self.scratch / f"alone-{turn}.db"
         self.count("SQLite, one transaction each", 32, lambda: self.ours("alone", file, 32, SECONDS))
+
+    def commands(self, turn: int, callers: int) -> None:
+        """Whole commands through the engine: all on one stream, and each on its own."""
+        def measure() -> dict:
+            url = database(f"commands_{turn}")
+            return json.loads(run(self.built["lanes"], url, callers, int(SECONDS + 0.999)).splitlines()[-1])
+
+        result = self.attempt("commands", measure)
+        for which in ["hot", "distinct"] if result else []:
+            rate = result[f"{which}_per_s"]
+            self.single.setdefault(f"commands {which}", []).append(rate)
+            print(f"commands, {which}: {rate:.0f}/s", file=sys.stderr)
 
     def peers(self, callers: int, fewer: int) -> None:
         """The same of the others."""

@@ -72,7 +72,7 @@ nats_peer() { command -v nats-server || scripts/need-debian.sh "nats-server" nat
 
 echo "building; the first time takes minutes" >&2
 benches=(-p midwatch-log --bench ledger -p midwatch-boundary --bench judge -p midwatch-commands --bench calendar)
-benches+=(-p midwatch-events --bench codec)
+benches+=(-p midwatch-events --bench codec -p midwatch-engine --bench lanes)
 cargo bench --quiet --locked "${benches[@]}" --no-run --message-format=json 9>&- >"$peers/built.json"
 peer node node_peers
 peer python python_peer

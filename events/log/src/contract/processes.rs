@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{ConnectOptions as _, sqlite::SqliteConnectOptions};
+use sqlx::{ConnectOptions as _, Connection as _, sqlite::SqliteConnectOptions};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     support::{append, event, key, one, to, write},
 };
 use crate::{
-    Append, Expected, Log, Open,
+    Append, Expected, Log, NewEvent, Open,
     testing::{fresh_postgres, fresh_sqlite},
     verify::{Verified, verify},
 };
@@ -182,6 +182,37 @@ async fn a_full_disk_under_sqlite_is_said_and_nothing_is_lost() {
     log.close().await;
     let log = Log::open(&url, Open::ReadOnly).await.unwrap();
     assert_eq!(verify(&log).await.unwrap(), Verified { events: next.first, first_bad: None });
+}
+
+/// The write-ahead log is folded in as it grows; a long reader keeps it from that, which the metric shows, and once that
+/// reader is gone it is cut to its limit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_wal_is_short_again_once_a_long_reader_is_gone() {
+    const MIB: u64 = 1 << 20;
+    let (url, _guard) = fresh_sqlite();
+    let log = Log::open(&url, Open::ReadWrite).await.unwrap();
+    let wal = || log.metrics().wal_bytes.unwrap();
+    let three_mib = || async {
+        let full = || NewEvent { facts: vec![7; 60_000], ..event("run.taken") };
+        let events = (0..50).map(|_| full()).collect();
+        log.append(append(vec![to("run-a", Expected::Any, events)])).await.unwrap();
+    };
+    for _ in 0..12 {
+        three_mib().await;
+    }
+    assert!(wal() < 24 * MIB, "{} after 36 MiB", wal());
+    let options = SqliteConnectOptions::new().filename(url.trim_start_matches("sqlite://")).read_only(true);
+    let mut long = options.connect().await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT count(*) FROM events").execute(&mut long).await.unwrap();
+    while wal() < 70 * MIB {
+        three_mib().await;
+    }
+    long.close().await.unwrap();
+    // One folds it in, the next starts it anew.
+    for _ in 0..3 {
+        three_mib().await;
+    }
+    assert!(wal() <= 64 * MIB, "{} bytes", wal());
 }
 
 /// A file that nobody may write to any more is said to be so, and is written to again once that is over.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use midwatch_events::Recorded;
+use sqlx::Connection as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::support::{Backend, all, append, event, one, stream, to, write};
@@ -154,6 +155,31 @@ pub(super) async fn appends_of_other_processes_wake_followers(backend: Backend) 
     reader.close().await;
     sleep(Duration::from_millis(10)).await;
     write(&log, "run-a", 1).await;
+}
+
+/// However many follow, one connection of the process looks for others' appends.
+pub(super) async fn followers_share_one_tailer(backend: Backend) {
+    let log = backend.open().await;
+    write(&log, "run-a", 1).await;
+    let first = log.follow();
+    let looking = || async {
+        sleep(Duration::from_millis(700)).await;
+        if backend.is_sqlite() {
+            let files = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+            files.filter(|file| std::fs::read_link(file.path()).is_ok_and(|to| to.ends_with(backend.file()))).count()
+        } else {
+            let sql =
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+            let mut connection = sqlx::PgConnection::connect(&backend.url).await.unwrap();
+            let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+            usize::try_from(count).unwrap()
+        }
+    };
+    let one = looking().await;
+    assert!(one > 0);
+    let more: Vec<_> = (0..20).map(|_| log.clone().follow()).collect();
+    assert_eq!(looking().await, one);
+    drop((first, more));
 }
 
 pub(super) async fn ledger_time_never_goes_back(backend: Backend) {
