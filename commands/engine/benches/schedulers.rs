@@ -15,7 +15,7 @@ use std::{
 use midwatch_engine::{
     Engine, Opening, Origin, clock,
     deployment::Outside,
-    processes, projector, reactor,
+    projector, reactor,
     routines::NewRoutine,
     runner::{self, Ending, Executor, Job},
     world::{Boxed, World},
@@ -99,8 +99,7 @@ async fn measured(url: &str, home: PathBuf, jobs: usize, lead_s: i64) -> Result<
     roles.spawn(clock::run(engine.clone(), stopped.clone()));
     roles.spawn(reactor::run(engine.clone(), stopped.clone()));
     let executor: Arc<dyn Executor> = Arc::clone(&starts) as Arc<dyn Executor>;
-    roles.spawn(runner::run(engine.clone(), executor, stopped.clone()));
-    roles.spawn(processes::be_a_runner(engine.clone(), stopped));
+    roles.spawn(runner::run(engine.clone(), executor, stopped));
     while starts.count() < jobs {
         if engine.world().clock.now() > due.plus_s(300) {
             return Err(format!("only {} of {jobs} began", starts.count()).into());

@@ -4,10 +4,9 @@
 //! the condition that the halt is at the version that was read, and a key under which the same window, request or
 //! delivery can never be claimed again. A settle is one append too: the run's ending and the target's freedom.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+mod pace;
+
+use std::time::Duration;
 
 use midwatch_commands::{
     Decider, Refusal,
@@ -32,15 +31,14 @@ use midwatch_events::{
 };
 use midwatch_log::AppendError;
 
+use pace::CATCH_UP_EVERY_US;
+pub(crate) use pace::Pace;
+
 use crate::{
     Done, Engine, EngineError, Origin,
     handle::{Loaded, Plan, TRIES, contended},
     lane::Turn,
 };
-
-/// Catch-ups of one deployment are started at most so often: 10 a second.
-const CATCH_UP_EVERY: Duration = Duration::from_millis(100);
-const CATCH_UP_EVERY_US: i64 = 100_000;
 
 /// What became of a command on a target.
 #[derive(Clone, Debug, Default)]
@@ -569,25 +567,6 @@ fn replaced_in(events: &[New<RoutineEvent>]) -> Option<RunId> {
 /// Why nothing can be started any more for a routine whose Bot or owner is gone.
 pub(crate) fn gone_refusal(cause: SuspendCause) -> Refusal {
     if cause == SuspendCause::OwnerRevoked { Refusal::OwnerRevoked } else { Refusal::BotRetired }
-}
-
-/// Whose turn it is to catch up, in this process.
-#[derive(Debug, Default)]
-pub(crate) struct Pace(Mutex<Duration>);
-
-impl Pace {
-    /// Takes the next free turn; none where that is now, else how long it is until then.
-    fn reserve(&self, now: Duration) -> Option<Duration> {
-        let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = (*next).max(now);
-        *next = at + CATCH_UP_EVERY;
-        (at > now).then(|| at.saturating_sub(now))
-    }
-
-    /// Takes a turn after now.
-    fn next(&self, now: Duration) -> Duration {
-        self.reserve(now + CATCH_UP_EVERY).unwrap_or_default() + CATCH_UP_EVERY
-    }
 }
 
 fn add_some<F: Family>(

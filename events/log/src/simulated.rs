@@ -227,7 +227,12 @@ impl Store {
     fn write(&self, sent: Sent) {
         let flush = sent.flush;
         let now = self.weather.now(None);
-        let Some(position) = self.state().write(sent, now) else { return };
+        let (position, heads) = {
+            let mut state = self.state();
+            let position = state.write(sent, now);
+            (position, if state.gate_is_open { state.heads.clone() } else { Vec::new() })
+        };
+        heads.iter().for_each(|(_, head)| raise(head, position));
         match flush {
             None => self.flush(position),
             Some(span) => {

@@ -136,7 +136,9 @@ async fn two_projectors_apply_each_event_once_and_a_rebuild_gives_the_same_bytes
         wait_for(&engines[0], head).await;
         let live = rows(&engines[0]).await;
         for (name, rows) in &live {
-            assert!(!rows.is_empty(), "{name} says nothing");
+            // Nobody is told anything in this story, and nothing runs again.
+            let silent = ["notices", "receivers", "redeliveries"].contains(name);
+            assert!(silent || !rows.is_empty(), "{name} says nothing");
         }
         // While it serves.
         let rebuilt = rebuild(&engines[1], None, |_, _, _| {}).await.unwrap();

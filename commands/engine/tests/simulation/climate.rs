@@ -38,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) to_the_edge: bool,
     /// Until when requests are lost, and which.
     pub(crate) outage: Option<(u64, Outage)>,
+    /// Processes that nothing reaches and that reach nothing, until when.
+    pub(crate) isolated: BTreeMap<u32, u64>,
     /// The last times each process was shown.
     shown: BTreeMap<u32, VecDeque<Micros>>,
     /// An append was sent by the task that is polled: a good moment to die.
@@ -65,6 +67,7 @@ impl Climate {
             off_us: 0,
             to_the_edge,
             outage: None,
+            isolated: BTreeMap::new(),
             shown: BTreeMap::new(),
             hot: false,
             appends: 0,
@@ -104,7 +107,8 @@ impl Inner {
         None
     }
 
-    fn fate(&mut self, operation: Operation, now_us: u64) -> Fate {
+    fn fate(&mut self, port: u32, operation: Operation, now_us: u64) -> Fate {
+        let isolated = self.isolated.get(&port).is_some_and(|until| now_us < *until);
         let lost = self.outage.is_some_and(|(until, which)| {
             now_us < until
                 && match which {
@@ -114,7 +118,7 @@ impl Inner {
                 }
         });
         let (lose, forget) = if operation == Operation::Append { (300, 100) } else { (4_000, 4_000) };
-        if lost || self.chance.one_in(lose) {
+        if isolated || lost || self.chance.one_in(lose) {
             Fate::Lost
         } else if self.chance.one_in(forget) {
             Fate::Unanswered
@@ -151,7 +155,7 @@ impl Weather for Climate {
         }
     }
 
-    fn passage(&self, _port: u32, operation: Operation) -> Passage {
+    fn passage(&self, port: u32, operation: Operation) -> Passage {
         let now_us = self.stage.now_us();
         let mut inner = locked(&self.inner);
         inner.hot |= operation == Operation::Append;
@@ -159,8 +163,12 @@ impl Weather for Climate {
             return Passage { there: inner.chance.one_in(8).then_some(Duration::ZERO), ..Passage::default() };
         }
         let there = inner.span(operation);
-        let fate = inner.fate(operation, now_us);
-        let flush = if operation == Operation::Append { inner.span(operation) } else { None };
+        let fate = inner.fate(port, operation, now_us);
+        let flush = match inner.chance.below(4) {
+            0 if operation == Operation::Append => Some(Duration::from_micros(inner.chance.below(100_000))),
+            1 => Some(Duration::ZERO),
+            _ => None,
+        };
         Passage { there, fate, flush, back: inner.span(operation) }
     }
 

@@ -81,7 +81,7 @@ impl Asking {
         match self.deed.clone() {
             Deed::Create(n) => self.create(n, &request).await,
             Deed::MakeTrigger(n) => self.make_trigger(n, &request).await,
-            Deed::Halt => answered(engine.halt_scheduling(&me(), "enough", Some(&request)).await).map(drop),
+            Deed::Halt(_) => answered(engine.halt_scheduling(&me(), "enough", Some(&request)).await).map(drop),
             Deed::Lift => answered(engine.lift_halt(&me(), Some(&request)).await).map(drop),
             Deed::CancelOne => self.cancel_one().await,
             Deed::Post(n, sender) => match self.trigger(n) {

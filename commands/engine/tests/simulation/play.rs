@@ -176,6 +176,10 @@ impl Play {
         {
             self.kill(machine);
         }
+        if hot && self.chance.one_in(100) {
+            // What it has just sent may be committed, and not be durable.
+            self.store.crash();
+        }
     }
 
     /// Nobody wants to go on: lets time pass up to whatever comes next. False at the end.
@@ -237,6 +241,7 @@ impl Play {
         {
             let mut inner = locked(&self.climate.inner);
             (inner.calm, inner.outage) = (true, None);
+            inner.isolated.clear();
             inner.checker.disturb(None, now);
         }
         for machine in 0..self.script.machines.len() {
@@ -309,6 +314,13 @@ impl Play {
                 inner.outage = Some((now + span, which));
                 inner.checker.disturb(None, now + span);
             }
+            Deed::Isolate(machine, span) => {
+                if let Some(machine) = self.machines.get(&machine) {
+                    let mut inner = locked(&self.climate.inner);
+                    inner.isolated.insert(machine.port, now + span);
+                    inner.checker.disturb(Some(machine.port), now + span);
+                }
+            }
             Deed::LoseProjections => self.store.lose_projections(),
             Deed::PowerCut(span) => {
                 for machine in 0..self.script.machines.len() {
@@ -323,10 +335,13 @@ impl Play {
             Deed::WhenDue(deed) => {
                 let due = self.due(now).0.filter(|due| due - now < 3 * DAY).unwrap_or(now);
                 // Just then, or while what began then is under way.
-                let later = self.chance.pick(&[0, 0, 1_000, 20_000, 2 * SECOND]);
+                let later = self.chance.pick(&[0, 0, 1_000, 20_000, 10 * SECOND]);
                 self.script.at(due + self.chance.below(later + 1), *deed);
             }
             deed => {
+                if let Deed::Halt(span) = deed {
+                    self.script.at(now + span, Deed::Lift);
+                }
                 self.next_deed += 1;
                 self.asked.insert(self.next_deed, (deed, 0));
                 self.ask_again(self.next_deed);

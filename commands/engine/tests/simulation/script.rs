@@ -45,7 +45,8 @@ pub(crate) enum Deed {
     /// Somebody looks at a routine's windows, beside the clock.
     Tick(usize),
     CancelOne,
-    Halt,
+    /// For so long.
+    Halt(u64),
     Lift,
     MakeTrigger(usize),
     PauseTrigger(usize),
@@ -56,6 +57,8 @@ pub(crate) enum Deed {
     Kill(usize),
     Stop(usize),
     Stall(usize, u64),
+    /// Nothing reaches a process, and it reaches nothing.
+    Isolate(usize, u64),
     /// A process' time of day is off by so many microseconds from now on.
     WallJump(usize, i64),
     StoreJump(i64),
@@ -127,7 +130,7 @@ impl Script {
     }
 
     fn routines(&mut self, chance: &mut Chance) {
-        let schedules = (0..chance.between(3, 5)).map(|n| self.schedule(chance, n)).collect::<Vec<_>>();
+        let schedules = (0..chance.between(3, 4)).map(|n| self.schedule(chance, n)).collect::<Vec<_>>();
         for schedule in schedules {
             let limits = Limits {
                 grace_s: chance.pick(&[0, 30, 600, 600, 3_600]),
@@ -154,7 +157,7 @@ impl Script {
             _ => chance.below(7),
         };
         let mut schedule = match kind {
-            0 => json!({"kind": "every", "zone": zone, "minutes": chance.between(300, 500)}),
+            0 => json!({"kind": "every", "zone": zone, "minutes": chance.between(360, 480)}),
             1 => {
                 let between = json!({"from": "22:00", "to": "06:00"});
                 json!({"kind": "every", "zone": zone, "minutes": chance.between(100, 140), "between": between})
@@ -248,11 +251,12 @@ impl Script {
         if chance.one_in(3) && routines > 3 {
             self.at(chance.between(10 * DAY, DAYS * DAY), Deed::Delete(3));
         }
-        for _ in 0..chance.below(4) {
+        for _ in 0..chance.between(1, 3) {
             let at = chance.between(DAY, DAYS * DAY - 2 * DAY);
             let span = if chance.one_in(4) { chance.between(HOUR, DAY) } else { chance.between(SECOND, HOUR) };
-            self.at(at, if chance.one_in(2) { Deed::WhenDue(Box::new(Deed::Halt)) } else { Deed::Halt });
-            self.at(at + span, Deed::Lift);
+            self.at(at, if chance.one_in(4) { Deed::Halt(span) } else { Deed::WhenDue(Box::new(Deed::Halt(span))) });
+            let at = chance.between(DAY, DAYS * DAY - 2 * DAY);
+            self.at(at, Deed::Halt(span));
             // Somebody sends just then.
             self.at(at, Deed::Post(0, 1_000 + at % 1_000));
             self.at(at, Deed::Post(1, 1_000 + at % 1_000));
@@ -274,11 +278,21 @@ impl Script {
             Deed::WallJump(any(chance), if chance.one_in(2) { span } else { -span })
         });
         if chance.one_in(3) {
-            self.sprinkle(chance, 4, |chance| {
-                let most = chance.pick(&[MINUTE, HOUR, 2 * DAY]);
+            for _ in 0..4 {
+                let (at, most) = (chance.between(DAY, DAYS * DAY), chance.pick(&[MINUTE, HOUR, 2 * DAY]));
                 let span = i64::try_from(chance.below(most)).unwrap_or_default();
-                Deed::StoreJump(if chance.one_in(2) { span } else { -span })
-            });
+                self.at(at, Deed::StoreJump(if chance.one_in(2) { span } else { -span }));
+                // What counts from now counts from another now.
+                let routine = usize::try_from(chance.below(self.routines.len() as u64)).unwrap_or_default();
+                self.at(at + MINUTE, Deed::Pause(routine));
+                self.at(at + 2 * MINUTE, Deed::Resume(routine));
+            }
+        }
+        let isolate = |chance: &mut Chance| Deed::Isolate(any(chance), chance.between(30 * SECOND, 5 * MINUTE));
+        for _ in 0..8 {
+            let at = chance.between(HOUR, DAYS * DAY);
+            let deed = isolate(chance);
+            self.at(at, Deed::WhenDue(Box::new(deed)));
         }
         self.sprinkle(chance, 6, |_| Deed::CrashStore);
         self.sprinkle(chance, 8, |chance| {

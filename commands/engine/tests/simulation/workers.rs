@@ -81,14 +81,13 @@ async fn call(job: &Job, chance: &mut Chance, climate: &Climate) -> Result<(), E
             fingerprint: "try".to_owned(),
         },
     };
-    handle::<Run>(&job.engine, &stream, &origin, None, |_| Ok(decided.clone())).await?;
     let clock = &job.engine.world().clock;
     if active(Mutant::ActsBeforeItIsDecided) {
         locked(&climate.inner).checker.acts(run, call);
     }
     handle::<Run>(&job.engine, &stream, &origin, None, |_| Ok(decided.clone())).await?;
     let _busy = job.progress.busy();
-    let most_ms = chance.pick(&[100, 3_000, 120_000]);
+    let most_ms = chance.pick(&[100, 3_000, 150_000]);
     clock.sleep(Duration::from_millis(chance.below(most_ms))).await;
     // As the gateway asks, in the same breath as it acts.
     if !active(Mutant::ActsBeforeItIsDecided) && job.alive.may_act(clock.monotonic()) {

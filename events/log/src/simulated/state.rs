@@ -98,7 +98,7 @@ impl State {
     }
 
     /// Judges an append and takes it up; the position its answer rests on.
-    pub(super) fn write(&mut self, sent: Sent, clock: Micros) -> Option<u64> {
+    pub(super) fn write(&mut self, sent: Sent, clock: Micros) -> u64 {
         let last = self.events.last();
         let head = Head {
             position: self.committed(),
@@ -138,7 +138,7 @@ impl State {
             self.unflushed.push_back(Unflushed { port: sent.port, last: position, keys });
         }
         self.unanswered.push(Unanswered { position, sent, answer });
-        Some(position)
+        position
     }
 
     /// The events that stand under ids which an append brings, or wants to follow.

@@ -153,6 +153,19 @@ impl Rows {
             (comes && tests.pass(key, cells)).then(|| Row { key: key.clone(), doc: doc.clone(), order: cell })
         };
         let limit = query.limit as usize;
+        if let Some(keys) = self.candidates(table, &query.filters) {
+            let cell = |key: &String| match place {
+                Some(place) => self.rows.get(key).and_then(|(_, cells)| cells.get(place)).cloned(),
+                None => Some(Cell::Text(key.clone())),
+            };
+            let mut rows: Vec<Row> = keys.filter_map(|key| row((cell(key)?, key))).collect();
+            rows.sort_by(|a, b| (&a.order, &a.key).cmp(&(&b.order, &b.key)));
+            if descending {
+                rows.reverse();
+            }
+            rows.truncate(limit);
+            return Ok(rows);
+        }
         let key = |key| (Cell::Text(String::clone(key)), key);
         Ok(match (place.and_then(|place| self.ordered.get(place)), descending) {
             (Some(set), false) => {
@@ -164,6 +177,32 @@ impl Rows {
             (None, false) => self.rows.keys().map(key).filter_map(row).take(limit).collect(),
             (None, true) => self.rows.keys().rev().map(key).filter_map(row).take(limit).collect(),
         })
+    }
+}
+
+impl Rows {
+    /// The keys of the rows that can pass, where one of the conditions names a column's cells.
+    fn candidates<'a>(
+        &'a self,
+        table: &Table,
+        filters: &'a [Condition],
+    ) -> Option<impl Iterator<Item = &'a String> + use<'a>> {
+        let (ordered, cells) = filters.iter().find_map(|Condition { column, is }| {
+            let place = table.columns.iter().position(|known| known.name == *column)?;
+            let cells = match is {
+                Test::Eq(cell) => std::slice::from_ref(cell),
+                Test::In(cells) => cells.as_slice(),
+                _ => return None,
+            };
+            Some((self.ordered.get(place)?, cells))
+        })?;
+        let mut cells: Vec<&Cell> = cells.iter().collect();
+        cells.sort_unstable();
+        cells.dedup();
+        let equal = move |cell: &'a Cell| {
+            ordered.range((cell.clone(), String::new())..).take_while(move |(other, _)| other == cell)
+        };
+        Some(cells.into_iter().flat_map(equal).map(|(_, key)| key))
     }
 }
 
