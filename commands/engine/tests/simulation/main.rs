@@ -30,7 +30,7 @@ const SEEDS: u64 = 240;
 /// They are dealt out to so many tests, which the runner plays side by side.
 const SHARDS: u64 = 12;
 /// Windows that end in every play, at least.
-const WINDOWS_MIN: u64 = 100;
+const WINDOWS_MIN: u64 = 80;
 
 /// Says which seed it was when a play panics.
 struct Named(u64);
