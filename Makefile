@@ -19,7 +19,7 @@ fmt: ## Check the format (cargo fmt writes it)
 
 .PHONY: clippy
 clippy: ## Lint the workspace, and the auditor's build by itself
-	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features midwatch-engine/simulation -- -D warnings
 	cargo clippy --locked -p midwatch --no-default-features -- -D warnings
 
 .PHONY: docs
@@ -36,7 +36,7 @@ tidy: ## Run the rules of the tree alone (a part of test)
 	cargo test --locked --quiet -p midwatch --test tidy
 
 .PHONY: test
-test: doctest nextest ## Run every test; finds or installs (Debian) PostgreSQL, Chromium, Node.js and Python
+test: doctest nextest simulate ## Run every test; finds or installs (Debian) PostgreSQL, Chromium, Node.js and Python
 
 .PHONY: doctest
 doctest:
@@ -47,9 +47,16 @@ nextest:
 	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
 	scripts/with-services.sh $(NEXTEST) --locked
 
+SIMULATION := --locked -p midwatch-engine --features simulation --test simulation
+
+.PHONY: simulate
+simulate: ## Play simulated months of the engine with an adversary, and find the faults put in on purpose
+	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)
+	cargo nextest run $(if $(CI),--profile ci) --cargo-profile simulation $(SIMULATION)
+
 .PHONY: soak
 soak: ## Play simulated months of the engine on new seeds: for ten minutes, MINUTES=n, or SEEDS=n [FROM=n]
-	cargo test --locked -p midwatch-engine --test simulation -- --ignored --nocapture soak
+	cargo test --profile simulation $(SIMULATION) -- --ignored --nocapture soak
 
 .PHONY: accept
 accept: ## Run every test and write the snapshots anew; review them with git diff
