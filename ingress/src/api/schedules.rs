@@ -39,6 +39,7 @@ pub(crate) struct PreviewOf {
 
 /// When a routine would be due.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SchedulePreview)]
 pub(crate) struct Preview {
     /// The schedule as a sentence.
     in_words: String,
