@@ -76,6 +76,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "serve")]
     #[command(subcommand)]
     Delivery(verbs::delivery::Delivery),
+    /// Tell programs what happens here: who is told, and what became of it
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Notice(verbs::notice::Notice),
     /// Make Bots known, and grant them tools
     #[cfg(feature = "serve")]
     #[command(subcommand)]

@@ -4,7 +4,11 @@ use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, process::ExitCo
 
 use midwatch_engine::{Engine, clock, projector, reactor, redeliveries, runner};
 use midwatch_events::{engine::Role, user::Access};
-use midwatch_gateway::{Gateway, GatewayOptions};
+use midwatch_gateway::{
+    Gateway, GatewayOptions,
+    dialer::{Dialer, Reach},
+    notices,
+};
 use midwatch_ingress::{
     App,
     app::Settings,
@@ -37,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) hooks_listen: Option<SocketAddr>,
     pub(crate) public_url: Option<String>,
     pub(crate) workspace_dir: PathBuf,
+    /// What our own requests may reach.
+    pub(crate) reach: Reach,
     /// Nothing starts in this process: it claims no window, follows up nothing, executes nothing.
     pub(crate) halted: bool,
 }
@@ -80,6 +86,8 @@ async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
         true => Some(gateway(plan)?.executor()),
         false => None,
     };
+    let dialer = Dialer::new(plan.reach, notices::PATIENCE)
+        .map_err(|error| Failure::fault("notices", format!("notices cannot be posted: {error}")))?;
     let web = match has(Role::Web) {
         true => Some(web(engine, plan, stopped.clone()).await?),
         false => None,
@@ -94,6 +102,7 @@ async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
     if has(Role::Clock) && !plan.halted {
         tasks.spawn(named("clock", keep_time(engine.clone(), stopped.clone())));
         tasks.spawn(named("reactor", reactor::run(engine.clone(), stopped.clone())));
+        tasks.spawn(named("notices", notices::run(engine.clone(), dialer.clone(), stopped.clone())));
         tasks.spawn(named("redeliverer", redeliveries::run(engine.clone(), stopped.clone())));
     }
     if let Some(executor) = executor {

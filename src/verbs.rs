@@ -19,6 +19,8 @@ pub(crate) mod erase;
 #[cfg(feature = "serve")]
 pub(crate) mod halt;
 #[cfg(feature = "serve")]
+pub(crate) mod notice;
+#[cfg(feature = "serve")]
 pub(crate) mod rebuild;
 pub(crate) mod replay;
 #[cfg(feature = "serve")]
@@ -65,6 +67,8 @@ pub(crate) async fn run(verb: Verb, globals: &Globals) -> Result<ExitCode, Failu
         Verb::Approval(approval) => Box::pin(approval.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Delivery(delivery) => Box::pin(delivery.run(globals)).await,
+        #[cfg(feature = "serve")]
+        Verb::Notice(notice) => Box::pin(notice.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Bot(bot) => Box::pin(bot.run(globals)).await,
         #[cfg(feature = "serve")]

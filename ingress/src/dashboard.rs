@@ -19,6 +19,7 @@ mod limits_form;
 mod listing;
 mod live;
 mod names;
+mod notices;
 mod routine;
 mod routine_form;
 mod routines;
@@ -96,6 +97,11 @@ pub fn routes() -> Router<App> {
         .route("/bots/{id}/tools", post(bots::change_tools))
         .route("/bots/{id}/stop", post(bots::stop))
         .route("/bots/{id}/retire", post(bots::retire))
+        .route("/notices", get(notices::page).post(notices::add))
+        .route("/notices/receivers/{id}", get(notices::receiver))
+        .route("/notices/receivers/{id}/remove", post(notices::remove))
+        .route("/notices/{id}", get(notices::notice))
+        .route("/notices/{id}/again", post(notices::again))
         .route("/system", get(system::page))
         .route("/sign-in", get(sign_in::how))
         .route("/sign-in/{link}", get(sign_in::ask).post(sign_in::sign_in))

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::{from_fn_with_state, map_request, map_response},
     response::Response,
-    routing::{get, post, put},
+    routing::{delete, get, post, put},
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
@@ -17,8 +17,8 @@ use tokio::time::sleep;
 
 use crate::{
     api::{
-        approvals, audit, bots, boundary, deliveries, halt, live, openapi, routines, runs, schedules, senders, status,
-        triggers,
+        approvals, audit, bots, boundary, deliveries, halt, live, notices, openapi, routines, runs, schedules, senders,
+        status, triggers,
     },
     app::{App, Stopping},
     auth, dashboard,
@@ -98,6 +98,12 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/redeliveries/plan", post(deliveries::plan))
         .route("/redeliveries/{id}", get(deliveries::show_redelivery))
         .route("/redeliveries/{id}/cancel", post(deliveries::cancel_redelivery))
+        .route("/receivers", get(notices::receivers).post(notices::add))
+        .route("/receivers/{id}", delete(notices::remove))
+        .route("/receivers/{id}/secret", get(notices::secret))
+        .route("/notices", get(notices::list))
+        .route("/notices/{id}", get(notices::show))
+        .route("/notices/{id}/again", post(notices::again))
         .route("/boundary", get(boundary::show).put(boundary::publish))
         .route("/boundary/check", post(boundary::check))
         .route("/boundary/what-if", post(boundary::what_if))

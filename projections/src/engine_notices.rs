@@ -62,7 +62,7 @@ impl Projection for Notices {
 
     const TABLE: Table = Table {
         name: "notices",
-        version: 1,
+        version: 2,
         columns: &[
             ("receiver", Kind::Text),
             ("state", Kind::Text),
@@ -70,7 +70,14 @@ impl Projection for Notices {
             ("due", Kind::Int),
             ("position", Kind::Int),
         ],
-        indexes: &[&["position"], &["receiver", "position"], &["state", "position"], &["kind", "position"], &["due"]],
+        indexes: &[
+            &["position"],
+            &["receiver", "position"],
+            &["state", "position"],
+            &["kind", "position"],
+            &["due"],
+            &["receiver", "due"],
+        ],
     };
 
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {

@@ -143,6 +143,7 @@ impl Place {
             hooks_listen: None,
             public_url: None,
             workspace_dir: self.dir.join("workspaces"),
+            reach: midwatch_gateway::dialer::Reach::Public,
             halted: false,
         }
     }

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use clap::Args;
 use midwatch_engine::{Engine, deployment::state_dir, world::World};
 use midwatch_events::engine::Role;
+use midwatch_gateway::dialer::Reach;
 use serde_json::json;
 
 use crate::{
@@ -36,6 +37,9 @@ pub(crate) struct Serve {
     /// Where the Bots' workspaces are; runners on several machines need one they share [default: beside the state]
     #[arg(long, value_name = "DIR")]
     workspace_dir: Option<PathBuf>,
+    /// Let notices be posted to this machine and its networks too, and not to public addresses alone
+    #[arg(long)]
+    allow_private_addresses: bool,
     /// Start nothing in this process (also MIDWATCH_SCHEDULER=off)
     #[arg(long)]
     halted: bool,
@@ -57,6 +61,7 @@ impl Serve {
             hooks_listen: self.hooks_listen,
             public_url: self.public_url.clone(),
             workspace_dir: self.workspace_dir.clone().unwrap_or(workspace_dir),
+            reach: if self.allow_private_addresses { Reach::Private } else { Reach::Public },
             halted: opening.halted,
         };
         let mut signals = Signals::new()?;

@@ -26,6 +26,7 @@ pub mod handle;
 pub mod intake;
 pub mod lane;
 pub mod leases;
+pub mod notices;
 pub mod people;
 mod probes;
 pub mod processes;

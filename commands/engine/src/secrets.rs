@@ -9,7 +9,10 @@ use chacha20poly1305::{
 };
 use hkdf::Hkdf;
 use hmac::{Hmac, Mac as _};
-use midwatch_events::{id::TriggerId, key::Digest};
+use midwatch_events::{
+    id::{ReceiverId, TriggerId},
+    key::Digest,
+};
 use sha2::{Digest as _, Sha256};
 
 use crate::EngineError;
@@ -21,6 +24,7 @@ pub struct Secrets {
     fingerprint: [u8; 32],
     digest: [u8; 32],
     csrf: [u8; 32],
+    notice: [u8; 32],
     recognise: [u8; 32],
     seal: [u8; 32],
     snapshot: [u8; 32],
@@ -47,6 +51,7 @@ impl Secrets {
             fingerprint: subkey("midwatch/fingerprint/1"),
             digest: subkey("midwatch/digest/1"),
             csrf: subkey("midwatch/csrf/1"),
+            notice: subkey("midwatch/notice/1"),
             recognise: subkey("midwatch/recognise/1"),
             seal: subkey("midwatch/seal/1"),
             snapshot: subkey("midwatch/snapshot/1"),
@@ -116,6 +121,12 @@ impl Secrets {
     #[must_use]
     pub(crate) fn snapshot(&self, parts: &[&[u8]]) -> Digest {
         mac(&self.snapshot, parts)
+    }
+
+    /// The key that a receiver's notices are signed with.
+    #[must_use]
+    pub fn notice(&self, receiver: ReceiverId) -> [u8; 32] {
+        mac(&self.notice, &[receiver.uuid().as_bytes()]).0
     }
 
     /// The token that a form of this session must carry.

@@ -7,8 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    approvals, audit, bots, boundary, deliveries, halt, live, routines, runs, schedules, senders, shapes, status,
-    triggers,
+    approvals, audit, bots, boundary, deliveries, halt, live, notices, routines, runs, schedules, senders, shapes,
+    status, triggers,
 };
 use crate::auth::SESSION_COOKIE;
 
@@ -66,6 +66,13 @@ use crate::auth::SESSION_COOKIE;
         deliveries::list_redeliveries,
         deliveries::show_redelivery,
         deliveries::cancel_redelivery,
+        notices::receivers,
+        notices::add,
+        notices::remove,
+        notices::secret,
+        notices::list,
+        notices::show,
+        notices::again,
         boundary::show,
         boundary::versions,
         boundary::version,

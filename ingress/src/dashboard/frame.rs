@@ -184,6 +184,7 @@ fn done(code: &str) -> Option<&'static str> {
         "halted-and-stopped" => "Scheduling is halted, and the runs that were live were called off.",
         "confirmed" => "The sample is confirmed: from now on deliveries become runs.",
         "published" => "The boundary is published and in force.",
+        "again" => "It is posted once more.",
         "retired" => "The Bot is retired: it gets no more work.",
         "halted" => "Scheduling is halted: nothing starts until the halt is lifted.",
         "lifted" => "The halt is lifted.",

@@ -2,6 +2,7 @@
 
 mod forms;
 mod live;
+mod notices;
 mod pages;
 mod people;
 mod story;
