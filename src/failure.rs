@@ -79,37 +79,35 @@ impl Failure {
 
 impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
-        let (kind, code) = match &error {
-            LogError::Address(_) => (Kind::BadRequest, "address"),
-            LogError::Absent(_) => (Kind::Fault, "absent"),
-            LogError::Foreign(_) => (Kind::Fault, "foreign"),
-            LogError::Newer { .. } => (Kind::Fault, "newer"),
-            LogError::File { .. } => (Kind::Fault, "file"),
-            LogError::Unavailable { .. } => (Kind::Fault, "unavailable"),
-            LogError::Corrupt { .. } => (Kind::Corruption, "corrupt"),
+        let kind = match &error {
+            LogError::Address(_) => Kind::BadRequest,
+            LogError::Absent(_)
+            | LogError::Foreign(_)
+            | LogError::Newer { .. }
+            | LogError::File { .. }
+            | LogError::Unavailable { .. } => Kind::Fault,
+            LogError::Corrupt { .. } | LogError::WentBack { .. } => Kind::Corruption,
         };
-        Self { kind, code, message: error.to_string() }
+        Self { kind, code: error.code(), message: error.to_string() }
     }
 }
 
 #[cfg(feature = "serve")]
 mod serving {
     use midwatch_commands::{Refusal, RefusalKind};
-    use midwatch_engine::EngineError;
+    use midwatch_engine::{EngineError, ErrorKind};
 
     use super::{Failure, Kind};
 
     impl From<EngineError> for Failure {
         fn from(error: EngineError) -> Self {
-            let (kind, code) = match &error {
-                EngineError::Refused(refusal) => (kind_of(refusal), refusal.code()),
-                EngineError::KeyReused => (Kind::Refusal, "key_reused"),
-                EngineError::Unknown => (Kind::Fault, "unknown"),
-                EngineError::Fault(_) => (Kind::Fault, "fault"),
-                EngineError::Deployment(_) => (Kind::Fault, "deployment"),
-                EngineError::Corrupt(_) => (Kind::Corruption, "corrupt"),
+            let kind = match error.kind() {
+                ErrorKind::Refused(RefusalKind::BadRequest) => Kind::BadRequest,
+                ErrorKind::Refused(RefusalKind::Refused | RefusalKind::NotFound) => Kind::Refusal,
+                ErrorKind::Fault => Kind::Fault,
+                ErrorKind::Corruption => Kind::Corruption,
             };
-            Self { kind, code, message: error.to_string() }
+            Self { kind, code: error.code(), message: error.to_string() }
         }
     }
 
@@ -118,11 +116,34 @@ mod serving {
             EngineError::from(refusal).into()
         }
     }
+}
 
-    fn kind_of(refusal: &Refusal) -> Kind {
-        match refusal.kind() {
-            RefusalKind::BadRequest => Kind::BadRequest,
-            RefusalKind::Refused | RefusalKind::NotFound => Kind::Refusal,
+#[cfg(all(test, feature = "serve"))]
+mod tests {
+    use midwatch_engine::EngineError;
+
+    use super::*;
+
+    /// Whatever the ledger says reaches the program that asked, by the way of the engine too.
+    #[test]
+    fn every_code_of_the_ledger_is_kept() {
+        let unavailable = || LogError::Unavailable { operation: "append", reason: "no".to_owned() };
+        let all = [
+            (LogError::Absent("x".to_owned()), "absent", 3),
+            (LogError::Foreign("x".to_owned()), "foreign", 3),
+            (LogError::Newer { found: 9, known: 3 }, "newer", 3),
+            (LogError::Address("x".to_owned()), "address", 2),
+            (unavailable(), "unavailable", 3),
+            (LogError::WentBack { seen: 8, head: 5 }, "ledger_went_back", 4),
+            (LogError::Corrupt { position: 1, reason: "x".to_owned() }, "corrupt", 4),
+        ];
+        for (error, code, exit) in all {
+            let failure = Failure::from(EngineError::from(error));
+            assert_eq!((failure.code, failure.kind.exit()), (code, exit));
         }
+        let unknown = Failure::from(EngineError::from(midwatch_log::AppendError::Unknown));
+        assert_eq!((unknown.code, unknown.kind.exit()), ("unknown_outcome", 3));
+        let failure = Failure::from(EngineError::from(midwatch_log::AppendError::Log(unavailable())));
+        assert_eq!(failure.code, "unavailable");
     }
 }

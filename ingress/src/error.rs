@@ -15,7 +15,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use midwatch_commands::{Refusal, RefusalKind, calendar::ScheduleError};
-use midwatch_engine::EngineError;
+use midwatch_engine::{EngineError, ErrorKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -112,6 +112,15 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, Kind::Refusal, "forbidden", sentence)
     }
 
+    fn refused(kind: RefusalKind, code: &'static str, sentence: String) -> Self {
+        let (status, kind) = match kind {
+            RefusalKind::Refused => (StatusCode::CONFLICT, Kind::Refusal),
+            RefusalKind::BadRequest => (StatusCode::BAD_REQUEST, Kind::BadRequest),
+            RefusalKind::NotFound => (StatusCode::NOT_FOUND, Kind::Refusal),
+        };
+        Self::new(status, kind, code, sentence)
+    }
+
     /// 404: there is no such thing.
     #[must_use]
     pub fn not_found(what: &'static str) -> Self {
@@ -140,30 +149,25 @@ impl Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let (status, kind) = match refusal.kind() {
-            RefusalKind::Refused => (StatusCode::CONFLICT, Kind::Refusal),
-            RefusalKind::BadRequest => (StatusCode::BAD_REQUEST, Kind::BadRequest),
-            RefusalKind::NotFound => (StatusCode::NOT_FOUND, Kind::Refusal),
-        };
-        Self::new(status, kind, refusal.code(), refusal.to_string())
+        Self::refused(refusal.kind(), refusal.code(), refusal.to_string())
     }
 }
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
-        let fault = |code| {
-            tracing::warn!(%error, "a request failed");
-            Self::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Fault, code, error.to_string()).retry_after(RETRY_S)
-        };
-        match error {
-            EngineError::Refused(refusal) => refusal.into(),
-            EngineError::KeyReused => Self::new(StatusCode::CONFLICT, Kind::Refusal, "key_reused", error.to_string()),
-            EngineError::Unknown => fault("unknown"),
-            EngineError::Fault(_) => fault("fault"),
-            EngineError::Deployment(_) => fault("deployment"),
-            EngineError::Corrupt(_) => {
+        match error.kind() {
+            ErrorKind::Refused(kind) => match error {
+                EngineError::Refused(refusal) => refusal.into(),
+                error => Self::refused(kind, error.code(), error.to_string()),
+            },
+            ErrorKind::Fault => {
+                tracing::warn!(%error, "a request failed");
+                let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Fault, error.code(), error.to_string());
+                problem.retry_after(RETRY_S)
+            }
+            ErrorKind::Corruption => {
                 tracing::error!(%error, "the record is not what was written");
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, Kind::Corruption, "corrupt", error.to_string())
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, Kind::Corruption, error.code(), error.to_string())
             }
         }
     }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use axum::{extract::State, http::header, response::IntoResponse};
-use midwatch_engine::projector;
+use midwatch_engine::{projector, reactor};
 use midwatch_log::views::{Cell, Condition, Test};
 use midwatch_projections::runs::Runs;
 
@@ -17,8 +17,13 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// `GET /metrics`.
 pub(crate) async fn show(State(app): State<App>) -> Result<impl IntoResponse, Problem> {
     let engine = &app.engine;
-    let mut out = engine.log().metrics().render();
     let statuses = projector::status(engine).await?;
+    // Whoever leads moves the checkpoints; how far they are is the same for every process that is asked.
+    let slowest = statuses.iter().map(|status| status.position).min().unwrap_or_default();
+    for (name, position) in [("projector", slowest), ("reactor", reactor::checkpoint(engine).await?)] {
+        engine.log().follower(name).reached(position);
+    }
+    let mut out = engine.log().metrics().render();
     family(&mut out, "projection_lag_events", "Events that a projection has still to take in.");
     for status in &statuses {
         line(&mut out, "projection_lag_events", &format!("{{projection=\"{}\"}}", status.name), status.behind);

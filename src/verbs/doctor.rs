@@ -74,6 +74,7 @@ impl Doctor {
 async fn look(engine: &Engine, opening: &midwatch_engine::Opening, checks: &mut Vec<Check>) -> Result<(), Failure> {
     checks.insert(0, checks::ledger(engine).await?);
     checks.extend(checks::durability(engine).await?);
+    checks.push(checks::erased(engine).await?);
     checks.extend(outside::look(engine, opening).await?);
     checks.extend(checks::projections(engine).await?);
     checks.push(checks::halt(engine).await?);

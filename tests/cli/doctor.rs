@@ -23,6 +23,7 @@ fn a_sound_deployment() {
     for name in [
         "ledger",
         "durability",
+        "erased words",
         "identity",
         "key",
         "key beside database",

@@ -1,10 +1,13 @@
 //! What every operation stands on: the log, the views, the world, and whose deployment this is.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
 use midwatch_events::{Actor, StreamName, engine::HaltCause, id::ProcessId};
-use midwatch_log::{Log, views::Views};
+use midwatch_log::{Log, WentBack, views::Views};
 use uuid::Uuid;
 
 use crate::{
@@ -67,6 +70,8 @@ struct Inner {
     repeat_window_s: u32,
     /// The ledger is this deployment's own, so its head may be kept as the highest position seen.
     remembers: bool,
+    /// That the ledger went back was kept outside of it.
+    noted: OnceLock<()>,
     opening: Opening,
 }
 
@@ -132,6 +137,7 @@ impl Engine {
             namespace,
             repeat_window_s,
             remembers,
+            noted: OnceLock::new(),
             opening,
         };
         Self { inner: Arc::new(inner) }
@@ -192,12 +198,31 @@ impl Engine {
     /// # Errors
     /// As [`load`].
     pub async fn load<D: Decider>(&self, stream: &StreamName) -> Result<Loaded<D>, EngineError> {
+        if self.went_back().is_some() {
+            // What was folded is of another history.
+            self.inner.folds.clear();
+            return load(&self.inner.log, &Folds::default(), stream).await;
+        }
         load(&self.inner.log, &self.inner.folds, stream).await
+    }
+
+    /// Whether this process has found that the ledger lacks what it had seen, and both heads. It then appends nothing
+    /// and starts nothing; the next process of this machine records why it is halted.
+    #[must_use]
+    pub fn went_back(&self) -> Option<WentBack> {
+        let went_back = *self.inner.log.went_back().borrow();
+        if let Some(WentBack { seen, .. }) = went_back
+            && self.inner.remembers
+        {
+            // The mark outside of the ledger is what that process will find it by.
+            self.inner.noted.get_or_init(|| deployment::remember(&self.inner.world, &self.inner.opening, seen));
+        }
+        went_back
     }
 
     /// A stream's state as this process last saw it, if it did; perhaps behind. Only for what becomes a condition.
     pub(crate) fn known<D: Decider>(&self, stream: &StreamName) -> Option<Loaded<D>> {
-        self.inner.folds.known(stream)
+        if self.went_back().is_some() { None } else { self.inner.folds.known(stream) }
     }
 
     /// Whether scheduling is halted, for the deployment or for this process alone, and the version this was read at:
@@ -209,6 +234,9 @@ impl Engine {
         let mut halt = self.load::<Deployment>(&StreamName::halt()).await?;
         if self.inner.opening.halted {
             halt.state.halted.get_or_insert(HaltCause::Person);
+        }
+        if self.went_back().is_some() {
+            halt.state.halted = Some(HaltCause::LedgerWentBack);
         }
         Ok(halt)
     }

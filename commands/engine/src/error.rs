@@ -1,6 +1,6 @@
 //! Four kinds of error, never mixed: refusal, bad request, fault, corruption.
 
-use midwatch_commands::Refusal;
+use midwatch_commands::{Refusal, RefusalKind};
 use midwatch_events::codec::CodecError;
 use midwatch_log::{AppendError, LogError};
 
@@ -25,18 +25,57 @@ pub enum EngineError {
     /// What is stored is not what was written.
     #[error("{0}")]
     Corrupt(String),
+    /// The ledger could not do its part, or is not the one that this process knew.
+    #[error(transparent)]
+    Ledger(LogError),
+}
+
+/// What kind of error it is; see [`midwatch_commands::RefusalKind`] for the two of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The domain says no, or what was asked makes no sense.
+    Refused(RefusalKind),
+    /// Ours, the machine's or the database's.
+    Fault,
+    /// What is stored is not what was written.
+    Corruption,
+}
+
+impl EngineError {
+    /// Which of the kinds it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused(refusal) => ErrorKind::Refused(refusal.kind()),
+            Self::KeyReused => ErrorKind::Refused(RefusalKind::Refused),
+            Self::Ledger(LogError::Address(_)) => ErrorKind::Refused(RefusalKind::BadRequest),
+            Self::Corrupt(_) | Self::Ledger(LogError::Corrupt { .. } | LogError::WentBack { .. }) => {
+                ErrorKind::Corruption
+            }
+            Self::Unknown | Self::Fault(_) | Self::Deployment(_) | Self::Ledger(_) => ErrorKind::Fault,
+        }
+    }
+
+    /// A word for programs; stable.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal.code(),
+            Self::KeyReused => "key_reused",
+            Self::Unknown => "unknown_outcome",
+            Self::Fault(_) => "fault",
+            Self::Deployment(_) => "deployment",
+            Self::Corrupt(_) => "corrupt",
+            Self::Ledger(error) => error.code(),
+        }
+    }
 }
 
 impl From<LogError> for EngineError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::Corrupt { .. } => Self::Corrupt(error.to_string()),
-            LogError::Address(_)
-            | LogError::Absent(_)
-            | LogError::Foreign(_)
-            | LogError::Newer { .. }
-            | LogError::File { .. }
-            | LogError::Unavailable { .. } => Self::Fault(error.to_string()),
+            other => Self::Ledger(other),
         }
     }
 }

@@ -46,6 +46,6 @@ mod upkeep;
 pub mod world;
 
 pub use engine::{Engine, Opening};
-pub use error::EngineError;
+pub use error::{EngineError, ErrorKind};
 pub use handle::{Done, Origin, Request};
 pub use lane::Turn;

@@ -62,11 +62,22 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     projector::give_up(&engine, NAME).await;
 }
 
+/// The position up to which reactions stand.
+///
+/// # Errors
+/// A fault of the database.
+pub async fn checkpoint(engine: &Engine) -> Result<u64, EngineError> {
+    Ok(engine.views().named_checkpoint(NAME).await?)
+}
+
 /// Reacts to one batch; whether there was one.
 ///
 /// # Errors
 /// A fault; the checkpoint then stands before the event that could not be followed up.
 pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
+    if engine.went_back().is_some() {
+        return Ok(false);
+    }
     let from = engine.views().named_checkpoint(NAME).await?;
     let categories = ["bot", "delivery", "routine", "trigger", "user"].map(str::to_owned).to_vec();
     let filter = Filter { categories, ..Filter::default() };

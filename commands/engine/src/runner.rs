@@ -229,6 +229,9 @@ impl Runner {
     }
 
     async fn take_waiting(&mut self) -> Result<(), EngineError> {
+        if self.engine.went_back().is_some() {
+            return Ok(());
+        }
         let free = RUNS_MAX.saturating_sub(self.held.len());
         if free == 0 {
             self.opened.clear();

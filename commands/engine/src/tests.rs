@@ -14,4 +14,5 @@ mod projector;
 mod reactor;
 mod runner;
 mod support;
+mod went_back;
 mod windows;

@@ -82,6 +82,7 @@ const CASES: &[(&str, Run)] = cases![
     erasing::an_erasure_takes_content_and_salt_and_leaves_the_rest,
     erasing::an_erasure_that_is_not_recorded_does_not_happen,
     erasing::what_is_erased_cannot_be_read_in_the_file,
+    erasing::what_waits_for_vacuum_is_counted,
     verifying::a_ledger_as_written_verifies,
     verifying::erased_content_verifies,
     verifying::every_kind_of_tampering_is_found,

@@ -100,6 +100,17 @@ pub enum LogError {
         /// What the driver said; never carries the address's password.
         reason: String,
     },
+    /// The ledger lacks what this process has seen to be durable: it is an older copy, or another one.
+    #[error(
+        "ledger_went_back: this process has seen position {seen}, the ledger now ends at {head} or says something else \
+         there; nothing is appended until the process is started again"
+    )]
+    WentBack {
+        /// The highest position that this process had seen.
+        seen: u64,
+        /// The head that it found instead.
+        head: u64,
+    },
     /// What is stored is not what was written.
     #[error("the ledger is damaged at position {position}: {reason}")]
     Corrupt {
@@ -108,6 +119,23 @@ pub enum LogError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl LogError {
+    /// A word for programs; stable.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Absent(_) => "absent",
+            Self::Foreign(_) => "foreign",
+            Self::Newer { .. } => "newer",
+            Self::File { .. } => "file",
+            Self::Unavailable { .. } => "unavailable",
+            Self::WentBack { .. } => "ledger_went_back",
+            Self::Corrupt { .. } => "corrupt",
+        }
+    }
 }
 
 impl Log {
@@ -364,6 +392,13 @@ impl Log {
         }
     }
 
+    /// As if a new connection had found that the ledger lacks what this process has seen.
+    #[cfg(any(test, feature = "testing"))]
+    #[doc(hidden)]
+    pub fn go_back(&self, went_back: WentBack) {
+        self.memory().go_back(went_back);
+    }
+
     fn memory(&self) -> &Memory {
         match self {
             Self::Sqlite(log) => log.memory(),
@@ -394,6 +429,20 @@ impl Log {
             Self::Postgres(log) => log.durability().await,
             #[cfg(any(test, feature = "testing"))]
             Self::Simulated(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// What was erased and may still lie in the database's files, in rows; none where erasing overwrites. For `doctor`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn unvacuumed(&self) -> Result<Option<u64>, LogError> {
+        match self {
+            // `secure_delete` is on.
+            Self::Sqlite(_) => Ok(None),
+            Self::Postgres(log) => log.unvacuumed().await.map(Some),
+            #[cfg(any(test, feature = "testing"))]
+            Self::Simulated(_) => Ok(None),
         }
     }
 

@@ -62,14 +62,14 @@ impl Memory {
     pub(crate) fn check(&self) -> Result<(), LogError> {
         match *self.went_back.borrow() {
             None => Ok(()),
-            Some(WentBack { seen, head }) => Err(LogError::Corrupt {
-                position: seen,
-                reason: format!(
-                    "ledger_went_back: this process has seen position {seen}, the ledger now ends at {head} or says \
-                     something else there; nothing is appended until the process is started again"
-                ),
-            }),
+            Some(WentBack { seen, head }) => Err(LogError::WentBack { seen, head }),
         }
+    }
+
+    /// As if a new connection had found an older ledger.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn go_back(&self, went_back: WentBack) {
+        self.went_back.send_replace(Some(went_back));
     }
 
     pub(crate) fn went_back(&self) -> watch::Receiver<Option<WentBack>> {

@@ -189,6 +189,10 @@ impl PostgresLog {
         read::repeated_event(&self.0.pool, events).await
     }
 
+    pub(crate) async fn unvacuumed(&self) -> Result<u64, LogError> {
+        read::unvacuumed(&self.0.pool).await
+    }
+
     pub(crate) async fn durability(&self) -> Result<Vec<Risk>, LogError> {
         read::durability(&self.0.pool).await
     }

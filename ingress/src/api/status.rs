@@ -11,6 +11,7 @@ use midwatch_engine::{
     projector::{self, Status},
 };
 use midwatch_events::{time::SECOND_US, user::Access};
+use midwatch_log::WentBack;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -60,8 +61,8 @@ pub(crate) async fn projections(State(app): State<App>) -> Result<Json<Vec<Statu
     Ok(Json(projector::status(&app.engine).await?))
 }
 
-/// `GET /ready`: 200 when what is read here is so and what is due is done; 503 when a projection stopped or stands still,
-/// or no clock goes.
+/// `GET /ready`: 200 when what is read here is so and what is due is done; 503 when the ledger went back, a projection
+/// stopped or stands still, or no clock goes.
 pub(crate) async fn ready(State(app): State<App>) -> Response {
     let failing = match unwell(&app.engine, STANDS_STILL_S).await {
         Ok(None) => None,
@@ -92,9 +93,12 @@ async fn no_clock(engine: &Engine) -> Result<Option<String>, Problem> {
     })
 }
 
-/// What keeps this deployment from being ready: a projection that stopped, or whose next event has waited longer than
-/// `patience_s` seconds.
+/// What keeps this deployment from being ready: a ledger that went back, a projection that stopped, or one whose next
+/// event has waited longer than `patience_s` seconds.
 pub(crate) async fn unwell(engine: &Engine, patience_s: i64) -> Result<Option<String>, Problem> {
+    if let Some(went_back) = engine.went_back() {
+        return Ok(Some(gone_back(went_back)));
+    }
     let all = projector::status(engine).await?;
     if let Some(stopped) = all.iter().find(|status| status.stopped.is_some()) {
         let position = stopped.stopped.as_ref().map_or(0, |(position, _)| *position);
@@ -107,4 +111,12 @@ pub(crate) async fn unwell(engine: &Engine, patience_s: i64) -> Result<Option<St
     let waits = engine.log().store_time().await?.since(next.recorded_at);
     let sentence = format!("the projection {} stands still at position {}", slowest.name, slowest.position);
     Ok((waits > patience_s * SECOND_US).then_some(sentence))
+}
+
+/// Both heads, in a sentence.
+pub(crate) fn gone_back(WentBack { seen, head }: WentBack) -> String {
+    format!(
+        "the ledger went back: this process has seen position {seen}, the ledger now ends at {head}; nothing is appended \
+         and nothing starts until it is started again"
+    )
 }

@@ -19,7 +19,7 @@ use super::{
     text::{Shown, counted, grouped},
     time::When,
 };
-use crate::{app::App, auth::Caller, error::Problem};
+use crate::{api::status::gone_back, app::App, auth::Caller, error::Problem};
 
 /// What a handler answers.
 pub(crate) type Page = Result<Response, Failure>;
@@ -93,7 +93,10 @@ impl Frame {
         let (position, behind) = standing(app).await?;
         let live = live_runs(app, caller).await?;
         let deployment = projector::get::<Deployment>(engine, engine_deployment::KEY).await?.unwrap_or_default();
-        let halted = if deployment.halted {
+        let halted = if let Some(went_back) = engine.went_back() {
+            let reason = Some(Shown::line(&gone_back(went_back)));
+            Some(Halted { reason, by: names::actor(engine, "engine").await?, since: None })
+        } else if deployment.halted {
             let by = names::actor(engine, deployment.by.as_deref().unwrap_or_default()).await?;
             let reason = deployment.reason.as_deref().map(Shown::line);
             Some(Halted { reason, by, since: When::maybe(deployment.since, now) })

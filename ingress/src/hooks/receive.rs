@@ -277,9 +277,11 @@ fn not_taken(error: EngineError) -> Problem {
             let sentence = "the delivery could not be recorded; send it again later";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Fault, "fault", sentence).retry_after(RETRY_S)
         }
-        EngineError::Unknown | EngineError::Fault(_) | EngineError::Deployment(_) | EngineError::Corrupt(_) => {
-            error.into()
-        }
+        EngineError::Unknown
+        | EngineError::Fault(_)
+        | EngineError::Deployment(_)
+        | EngineError::Corrupt(_)
+        | EngineError::Ledger(_) => error.into(),
     }
 }
 

@@ -56,6 +56,7 @@ async fn metrics_are_read_without_signing_in_and_name_nobody() {
     assert_eq!(series["midwatch_scheduling_halted"], 1.0);
     assert_eq!(series["midwatch_runs_live"], 1.0);
     assert!(series["midwatch_ledger_head"] >= 1.0 && series["midwatch_ledger_events_total"] >= 1.0, "{text}");
+    assert_eq!(series["midwatch_ledger_follower_lag_events{follower=\"projector\"}"], 0.0, "{text}");
     for view in View::ALL {
         let name = view.table().name;
         for of in ["lag_events", "stopped"] {
@@ -67,4 +68,24 @@ async fn metrics_are_read_without_signing_in_and_name_nobody() {
     let hex = |byte: char| byte.is_ascii_hexdigit() || byte == '-';
     let longest = text.split(|byte| !hex(byte)).filter(|word| word.contains('-')).map(str::len).max();
     assert!(longest.is_none_or(|longest| longest < 32), "{text}");
+}
+
+/// How far behind the reactor is, until it is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_that_catches_up_is_no_longer_behind() {
+    let server = Server::start().await;
+    let hook = server.hook().await;
+    server.plain(Method::POST, &format!("/hooks/{}", hook.endpoint)).bearer_auth(&hook.secret).send().await.unwrap();
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(10);
+    loop {
+        let text = server.plain(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
+        let series = parsed(&text);
+        let lag = |name: &str| series[format!("midwatch_ledger_follower_lag_events{{follower=\"{name}\"}}").as_str()];
+        assert!(lag("reactor") <= series["midwatch_ledger_head"], "{text}");
+        if lag("reactor") == 0.0 && lag("projector") == 0.0 {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "{text}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }

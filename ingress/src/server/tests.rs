@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use midwatch_events::{StreamName, id::BotId};
-use midwatch_log::{Append, Expected, NewEvent, StreamAppend};
+use midwatch_events::{StreamName, id::BotId, user::Access};
+use midwatch_log::{Append, Expected, NewEvent, StreamAppend, WentBack};
 use reqwest::{Method, StatusCode};
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, sync::watch};
 
@@ -128,6 +128,26 @@ async fn ready_says_when_a_projection_stopped() {
     }
     let health = server.plain(Method::GET, "/health").send().await.unwrap();
     assert_eq!(health.status(), StatusCode::OK, "it serves all the same");
+}
+
+/// Both heads are shown wherever somebody looks, and a program hears the ledger's own code.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_went_back_is_said_everywhere() {
+    let server = Server::start().await;
+    let session = server.sign_in("Ada", Access::Admin).await;
+    server.engine.log().go_back(WentBack { seen: 4_711, head: 3 });
+    let ready = server.plain(Method::GET, "/ready").send().await.unwrap();
+    let said = problem(ready, StatusCode::SERVICE_UNAVAILABLE, "not_ready").await;
+    let said = said["detail"].as_str().unwrap().to_owned();
+    assert!(said.contains("seen position 4711") && said.contains("ends at 3"), "{said}");
+    let asked = server.admin(Method::POST, "/api/v1/bots").json(&serde_json::json!({"name": "late"}));
+    let refused = asked.send().await.unwrap();
+    let refused = problem(refused, StatusCode::INTERNAL_SERVER_ERROR, "ledger_went_back").await;
+    assert_eq!(refused["kind"], "corruption");
+    let metrics = server.plain(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("midwatch_scheduling_halted 1"), "{metrics}");
+    let page = server.browser(&session, Method::GET, "/").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("Scheduling is halted") && page.contains("seen position 4711"), "{page}");
 }
 
 /// Somebody with another binary, or a damaged one, wrote this.

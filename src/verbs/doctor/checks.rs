@@ -6,7 +6,7 @@ use midwatch_commands::calendar::{self, Schedule, disagreements, second_opinion_
 use midwatch_engine::{Engine, processes::runner_there, projector};
 use midwatch_events::Micros;
 use midwatch_log::{
-    Risk,
+    Log, Risk,
     views::{Cell, Condition, Order, Test},
 };
 use midwatch_projections::{
@@ -37,10 +37,26 @@ pub(super) async fn ledger(engine: &Engine) -> Result<Check, Failure> {
 pub(super) async fn durability(engine: &Engine) -> Result<Vec<Check>, Failure> {
     let risks = engine.log().durability().await?;
     if risks.is_empty() {
-        return Ok(vec![Check::ok("durability", "what is acknowledged is on disk")]);
+        let sentence = match engine.log() {
+            Log::Postgres(_) => "what is acknowledged is on disk, and on a synchronous standby: a failover keeps it",
+            _ => "what is acknowledged is on disk",
+        };
+        return Ok(vec![Check::ok("durability", sentence)]);
     }
     let check = |risk: Risk| if risk.refused { Check::fail } else { Check::warn }("durability", risk.sentence);
     Ok(risks.into_iter().map(check).collect())
+}
+
+/// Whether erased words can still be read in the database's files.
+pub(super) async fn erased(engine: &Engine) -> Result<Check, Failure> {
+    Ok(match engine.log().unvacuumed().await? {
+        None => Check::ok("erased words", "erasing overwrites them in the ledger's file"),
+        Some(0) => Check::ok("erased words", "nothing that was erased waits for VACUUM"),
+        Some(rows) => Check::warn(
+            "erased words",
+            format!("{rows} old rows may still hold words that were erased: run `VACUUM events` on the database"),
+        ),
+    })
 }
 
 /// Which data, and how old it is.

@@ -81,3 +81,25 @@ pub(super) async fn what_is_erased_cannot_be_read_in_the_file(backend: Backend) 
     log.close().await;
     assert_eq!(found(), [true, false, true, false]);
 }
+
+/// What PostgreSQL keeps of an erased row is counted until it is vacuumed; SQLite overwrites it.
+pub(super) async fn what_waits_for_vacuum_is_counted(backend: Backend) {
+    let log = filled(&backend).await;
+    log.append(erasing(&[1, 2])).await.unwrap();
+    if !matches!(log, Log::Postgres(_)) {
+        assert_eq!(log.unvacuumed().await.unwrap(), None);
+        return;
+    }
+    // The server counts at the end of a transaction, at most once a second.
+    for _ in 0..20 {
+        tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+        write(&log, "run-b", 1).await;
+        if log.unvacuumed().await.unwrap() == Some(2) {
+            backend.sql("VACUUM events").await.unwrap();
+            tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+            assert_eq!(log.unvacuumed().await.unwrap(), Some(0));
+            return;
+        }
+    }
+    panic!("{:?}", log.unvacuumed().await);
+}

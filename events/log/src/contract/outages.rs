@@ -359,8 +359,9 @@ async fn a_failover_that_loses_something_stops_who_knew_of_it() {
     }
     for _ in 0..3 {
         let refused = log.append(one("run-a", "run.taken")).await;
-        let said = refused.unwrap_err().to_string();
-        assert!(said.contains("ledger_went_back"), "{said}");
+        let Err(AppendError::Log(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!(error.code(), "ledger_went_back");
+        assert!(matches!(error, LogError::WentBack { seen: 8, head: 5 }), "{error}");
     }
     assert_eq!(reader.head().await.unwrap(), 5, "nothing was appended");
     // Who knows nothing of it goes on, and the others still do not.

@@ -254,6 +254,13 @@ pub(super) async fn durability(pool: &PgPool) -> Result<Vec<Risk>, LogError> {
     Ok(risks)
 }
 
+/// Old versions of events' rows that no `VACUUM` has removed: of those that were erased, with what they said.
+pub(super) async fn unvacuumed(pool: &PgPool) -> Result<u64, LogError> {
+    let row = sqlx::query("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'events'::regclass");
+    let rows: Result<i64, _> = row.fetch_one(pool).await.and_then(|row| row.try_get(0));
+    rows.map(i64::unsigned_abs).map_err(|e| failed("read the statistics", &e))
+}
+
 /// What PostgreSQL takes: no position or version reaches its limit.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
