@@ -5,6 +5,7 @@
 //! noticed through `NOTIFY`, which is only a hint, and through a look at the head every second.
 
 mod connect;
+mod copy;
 mod flush;
 mod read;
 mod seat;
@@ -163,6 +164,10 @@ impl PostgresLog {
             self.0.memory.remember(last.position, last.leaf_hash);
         }
         Ok((events, scanned))
+    }
+
+    pub(crate) async fn read_page(&self, after: u64, limit: u32) -> Result<Vec<Recorded>, LogError> {
+        copy::page(&self.0.pool, after, limit).await
     }
 
     pub(crate) async fn read_event(&self, event_id: Uuid) -> Result<Option<Recorded>, LogError> {

@@ -12,12 +12,12 @@ use midwatch_events::{
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::log::{Filter, Log, LogError};
+use crate::log::{Log, LogError};
 
 /// Events in a page.
-const PAGE: u32 = 512;
+const PAGE: u32 = 1_024;
 /// Pages that are read and hashed at once. Bounds memory: at 64 KiB for each event, 256 MiB.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 /// Event ids that are kept, the highest that were seen.
 const IDS: usize = 1 << 15;
 
@@ -90,11 +90,9 @@ struct Page {
 
 /// The events above `after`, hashed.
 async fn page(log: Log, after: u64) -> Result<Page, LogError> {
-    let (events, end) = log.read_all(after, PAGE, &Filter::default()).await?;
-    if events.is_empty() {
-        return Ok(Page { events, bad: None });
-    }
-    let keys = log.keys_between(after + 1, end).await?;
+    let events = log.read_page(after, PAGE).await?;
+    let Some(last) = events.last() else { return Ok(Page { events, bad: None }) };
+    let keys = log.keys_between(after + 1, last.position).await?;
     let mut keys = keys.iter().peekable();
     let (mut own, mut bad) = (Vec::new(), None);
     for event in &events {
