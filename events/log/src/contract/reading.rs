@@ -104,13 +104,15 @@ pub(super) async fn filters_use_their_index(backend: Backend) {
         Filter { event_types: Vec::new(), categories: vec!["halt".to_owned()] },
         Filter { event_types: vec!["halted".to_owned()], categories: vec!["run".to_owned()] },
     ] {
-        log.read_all(0, 10, &filter).await.unwrap();
-        let begun = Instant::now();
+        let mut quickest = Duration::MAX;
         for _ in 0..100 {
+            let begun = Instant::now();
             log.read_all(0, 10, &filter).await.unwrap();
+            quickest = quickest.min(begun.elapsed());
         }
-        // 100 scans of 20,000 rows take more than a second; 100 looks into an index some tens of milliseconds.
-        assert!(begun.elapsed() < Duration::from_millis(600), "{:?} for {filter:?}", begun.elapsed());
+        // A scan of 20,000 rows takes more than ten milliseconds, a look into an index less than one. The quickest of
+        // many: on a busy machine any of them may have to wait.
+        assert!(quickest < Duration::from_millis(6), "{quickest:?} for {filter:?}");
     }
 }
 
