@@ -22,7 +22,6 @@ NOTES = {
     "emmett": "`appendToStream` on Node.js, its own pool",
     "eventsourcing": "`PostgresApplicationRecorder.insert_events`, from threads of one process",
     "jetstream": "one subject per caller, expected last sequence, `sync_interval: always`",
-    "jetstream, unflushed": "the same, but **it answers before anything is on disk** and flushes every two minutes",
     "SQLite, one transaction each": "`BEGIN IMMEDIATE`, read the version, insert, commit; WAL, `synchronous = FULL`",
     "ours, two processes": "each with half of the callers",
     "ours, one stream, hot": "optimistic callers by themselves: who meets a conflict tries again at the version it was told",
@@ -145,8 +144,7 @@ def table(middle: Middle) -> list[str]:
         low = min(cell["rate"] for cell in middle.numbers[subject, callers])
         high = max(cell["rate"] for cell in middle.numbers[subject, callers])
         ratio = ""
-        # What answers before the disk has it is no match, either way.
-        if not subject.startswith("ours") and "unflushed" not in subject:
+        if not subject.startswith("ours"):
             backend = "ours, SQLite" if "sqlite" in subject.lower() else "ours, PostgreSQL"
             same = middle.get(backend, callers)
             ours, at = (same, callers) if same else (middle.most(backend) or (None, 0))
@@ -180,12 +178,13 @@ def versions(facts: dict[str, str]) -> str:
     """Of everything that took part."""
     package = (ROOT / "benches/peers/node/package.json").read_text(encoding="utf-8")
     node = [f"{name} {version}" for name, version in re.findall(r'"(@[^"]+)": "([^"]+)"', package)]
-    python = (ROOT / "benches/peers/python/requirements.txt").read_text(encoding="utf-8").split()
+    wanted = [ROOT / "benches/peers" / name / "requirements.txt" for name in ["python", "nats"]]
+    python = [pin for path in wanted for pin in path.read_text(encoding="utf-8").split()]
     cargo = (ROOT / "benches/peers/cqrs-es/Cargo.toml").read_text(encoding="utf-8")
     crates = [f"{name} {version}" for name, version in re.findall(r'^([\w-]+) = "=([\d.]+)"', cargo, re.MULTILINE)]
     commit = said_by("git", "describe", "--always", "--dirty", "--exclude=*")
     programs = [f"PostgreSQL {facts.get('server', '?')}", said_by("rustc", "--version"), f"Node.js {said_by('node', '--version')}"]
-    programs += [f"Python {platform.python_version()}", said_by("nats-server", "--version")]
+    programs.append(f"Python {platform.python_version()}")
     return "; ".join([f"Midwatch {commit}", *programs, *crates, *python, *node])
 
 
