@@ -113,6 +113,8 @@ pub enum TriggerCommand {
     },
     /// Answer as if it did not exist.
     Pause,
+    /// Its Bot or owner is gone: nobody is left to do what waits.
+    Close,
     /// Answer again.
     Resume,
     /// Remove it.
@@ -317,6 +319,11 @@ impl Decider for Trigger {
             }
             TriggerCommand::Confirm { delivery } => self.confirm(delivery),
             TriggerCommand::Pause => self.switch(true),
+            TriggerCommand::Close => {
+                self.existing()?;
+                let closed = (!self.paused).then(|| TriggerEvent::Paused {}.into());
+                Ok(closed.into_iter().chain(target_events(self.target.drop_all(), self.bot)).collect())
+            }
             TriggerCommand::Resume => self.switch(false),
             TriggerCommand::Delete => {
                 self.existing()?;

@@ -9,23 +9,20 @@ mod pace;
 use std::time::Duration;
 
 use midwatch_commands::{
-    Decider, Refusal,
-    bot::Bot,
-    calendar,
+    Decider, Refusal, calendar,
     engine::Engine as Deployment,
     mutant::{Mutant, active},
     reactions::TargetId,
     routine::{self, Routine, RoutineCommand, Tick},
     run::{End, Run, RunCommand},
     trigger::{self, Trigger, TriggerCommand},
-    user::User,
 };
 use midwatch_events::{
     Actor, Family, Micros, New, StreamName,
     delivery::Received,
     id::{BotId, RoutineId, RunId, TriggerId, UserId},
     key::Key,
-    routine::{Limits, MissedReason, RoutineContent, RoutineEvent, RunClaimed, SuspendCause, Work},
+    routine::{Limits, MissedReason, RoutineContent, RoutineEvent, RunClaimed, Work},
     run::{Cause, Opened, Outcome, Reason, WorkKind},
     trigger::{TriggerContent, TriggerEvent},
 };
@@ -36,6 +33,7 @@ pub(crate) use pace::Pace;
 
 use crate::{
     Done, Engine, EngineError, Origin,
+    behind::{Behind, gone_refusal},
     handle::{Loaded, Plan, TRIES, contended},
     lane::Turn,
 };
@@ -99,7 +97,7 @@ impl Engine {
             let halt = self.halt_known(attempt > 0).await?;
             let turn = self.enter_as::<Routine>(&stream, durable).await?;
             let loaded = turn.loaded();
-            let behind = self.behind(&loaded.state, attempt > 0).await?;
+            let behind = self.behind((loaded.state.bot, loaded.state.owner), attempt > 0).await?;
             let around = Around { halt, behind };
             let decided = self.decided(&loaded.state, &around, &asked);
             let nothing = match &decided {
@@ -124,7 +122,7 @@ impl Engine {
             let keys = routine::keys(id, &events).into_iter().filter(|_| !active(Mutant::ClaimWithoutKey));
             keys.chain(extra.iter().copied()).for_each(|key| plan.key(key));
             if under == Under::All || claim.is_some() {
-                around.behind.conditions.iter().for_each(|(stream, version)| plan.condition(stream.clone(), *version));
+                around.behind.condition(&mut plan);
             }
             let opened = match &claim {
                 None => None,
@@ -163,7 +161,8 @@ impl Engine {
             namespace: self.namespace(),
             lifted_at: around.halt.state.lifted_at,
             tzdb: calendar::tzdb_version(),
-            unable: match (ticking.runner, around.behind.unreachable) {
+            // A recording needs no endpoint.
+            unable: match (ticking.runner, around.behind.unreachable && routine.work == Some(WorkKind::Instruction)) {
                 (false, _) => Some(MissedReason::NoRunner),
                 (true, true) => Some(MissedReason::BotUnreachable),
                 (true, false) => None,
@@ -187,30 +186,6 @@ impl Engine {
             Some(known) if !fresh && known.state.halted.is_none() && !self.opening().halted => Ok(known),
             Some(_) | None => self.halt().await,
         }
-    }
-
-    /// What stands behind a routine. What is good by what this process knows is not read again: the versions become
-    /// conditions, so that knowing too long costs a second look and nothing else.
-    pub(crate) async fn behind(&self, routine: &Routine, fresh: bool) -> Result<Behind, EngineError> {
-        let (Some(bot), Some(owner)) = (routine.bot, routine.owner) else { return Ok(Behind::default()) };
-        let (bot, owner) = (StreamName::bot(bot), StreamName::user(owner));
-        let known = self.known::<Bot>(&bot).filter(|known| !fresh && !known.state.retired && !known.state.unreachable);
-        let bot_state = match known {
-            Some(known) => known,
-            None => self.load::<Bot>(&bot).await?,
-        };
-        let owner_state = match self.known::<User>(&owner).filter(|known| !fresh && !known.state.revoked) {
-            Some(known) => known,
-            None => self.load::<User>(&owner).await?,
-        };
-        let gone = match (bot_state.state.retired, owner_state.state.revoked) {
-            (true, _) => Some(SuspendCause::BotRetired),
-            (false, true) => Some(SuspendCause::OwnerRevoked),
-            (false, false) => None,
-        };
-        // A recording needs no endpoint.
-        let unreachable = bot_state.state.unreachable && routine.work == Some(WorkKind::Instruction);
-        Ok(Behind { conditions: vec![(bot, bot_state.version), (owner, owner_state.version)], gone, unreachable })
     }
 
     /// Ends the run that another takes the place of, in the same append.
@@ -244,18 +219,28 @@ impl Engine {
     ) -> Result<Done<Claimed>, EngineError> {
         let stream = StreamName::trigger(id);
         let extra: Vec<Key> = extra.into_iter().collect();
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             let halt = self.halt().await?;
             let decide = |loaded: &Loaded<Trigger>| loaded.state.decide(command(&loaded.state));
-            let Some((turn, events)) = self.decide::<Trigger>(&stream, decide).await? else {
+            let Some((turn, mut events)) = self.decide::<Trigger>(&stream, decide).await? else {
                 let position = self.log().head().await?;
                 return Ok(Done { value: Claimed::default(), position, duplicate: false });
             };
-            let claim = events.iter().find_map(|event| match &event.facts {
+            let mut claim = events.iter().find_map(|event| match &event.facts {
                 TriggerEvent::RunClaimed(claim) => Some(claim.clone()),
                 _ => None,
             });
             let mut plan = Plan::default();
+            if claim.is_some() {
+                let state = &turn.loaded().state;
+                let behind = self.behind((state.bot, state.owner), attempt > 0).await?;
+                behind.condition(&mut plan);
+                if behind.gone.is_some() {
+                    // Nobody is left to work for it: its door closes, and what waits is dropped.
+                    events = state.decide(TriggerCommand::Close)?;
+                    claim = None;
+                }
+            }
             trigger::keys(id, &events).into_iter().chain(extra.iter().copied()).for_each(|key| plan.key(key));
             let opened = match &claim {
                 None => None,
@@ -538,17 +523,6 @@ struct Around {
     behind: Behind,
 }
 
-/// Bot and owner of a routine.
-#[derive(Default)]
-pub(crate) struct Behind {
-    /// Their versions.
-    conditions: Vec<(StreamName, u64)>,
-    /// One of them is gone for good.
-    pub(crate) gone: Option<SuspendCause>,
-    /// The Bot's endpoint is needed and does not answer.
-    unreachable: bool,
-}
-
 fn claim_in(events: &[New<RoutineEvent>]) -> Option<RunClaimed> {
     events.iter().find_map(|event| match &event.facts {
         RoutineEvent::RunClaimed(claim) => Some(claim.clone()),
@@ -562,11 +536,6 @@ fn replaced_in(events: &[New<RoutineEvent>]) -> Option<RunId> {
         RoutineEvent::RunSettled(settled) => Some(settled.run),
         _ => None,
     })
-}
-
-/// Why nothing can be started any more for a routine whose Bot or owner is gone.
-pub(crate) fn gone_refusal(cause: SuspendCause) -> Refusal {
-    if cause == SuspendCause::OwnerRevoked { Refusal::OwnerRevoked } else { Refusal::BotRetired }
 }
 
 fn add_some<F: Family>(

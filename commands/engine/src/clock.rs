@@ -19,7 +19,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, upkeep, world::told};
+use crate::{Engine, EngineError, projector, upkeep, world::told};
 
 pub(crate) use looks::Looks;
 pub use sweep::sweep;
@@ -40,6 +40,9 @@ pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
         let now = engine.world().clock.monotonic();
         if swept.is_none_or(|at| now.saturating_sub(at) >= SLEEP_MAX) {
             swept = Some(now);
+            if let Err(error) = projector::stand_in(&engine).await {
+                tracing::warn!(%error, "projections cannot be kept; trying again");
+            }
             if let Err(error) = sweep(&engine).await {
                 tracing::warn!(%error, "overdue runs cannot be closed; trying again");
             }

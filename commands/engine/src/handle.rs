@@ -6,7 +6,11 @@ use midwatch_log::{Append, AppendError, Appended, Expected, Log, NewEvent, Strea
 use uuid::Uuid;
 
 pub use crate::folds::{Folds, Loaded, load};
-use crate::{EngineError, world::World};
+use crate::{
+    EngineError,
+    behind::{Behind, Who, gone_refusal},
+    world::World,
+};
 
 /// How often a conflict is answered by loading and deciding again.
 pub const TRIES: u32 = 64;
@@ -162,11 +166,18 @@ pub async fn handle<D: Decider>(
     request: Option<&Request>,
     command: impl Fn(&D) -> Result<D::Command, Refusal>,
 ) -> Result<Done<()>, EngineError> {
-    handle_at::<D>(engine, stream, None, origin, request, command).await
+    handle_on::<D>(engine, stream, RestsOn::default(), origin, request, command).await
 }
 
 /// A version that somebody has looked at, and the sentence for them when the stream is at another one.
 pub(crate) type Seen = (u64, &'static str);
+
+/// What a command rests on besides the state of its own stream.
+#[derive(Clone, Copy, Default)]
+struct RestsOn {
+    seen: Option<Seen>,
+    who: Option<Who>,
+}
 
 /// As [`handle`]; with `seen`, only on what was looked at. That is judged by the version the append rests on: of two
 /// who looked at the same, one is told so.
@@ -178,11 +189,42 @@ pub(crate) async fn handle_at<D: Decider>(
     request: Option<&Request>,
     command: impl Fn(&D) -> Result<D::Command, Refusal>,
 ) -> Result<Done<()>, EngineError> {
-    let decide = |loaded: &Loaded<D>| match seen {
+    handle_on::<D>(engine, stream, RestsOn { seen, who: None }, origin, request, command).await
+}
+
+/// As [`handle`], for work of this Bot and person: refused where one of them is gone, also at this very moment.
+pub(crate) async fn handle_for<D: Decider>(
+    engine: &crate::Engine,
+    who: Who,
+    stream: &StreamName,
+    origin: &Origin,
+    request: Option<&Request>,
+    command: impl Fn(&D) -> Result<D::Command, Refusal>,
+) -> Result<Done<()>, EngineError> {
+    handle_on::<D>(engine, stream, RestsOn { seen: None, who: Some(who) }, origin, request, command).await
+}
+
+async fn handle_on<D: Decider>(
+    engine: &crate::Engine,
+    stream: &StreamName,
+    rests_on: RestsOn,
+    origin: &Origin,
+    request: Option<&Request>,
+    command: impl Fn(&D) -> Result<D::Command, Refusal>,
+) -> Result<Done<()>, EngineError> {
+    let decide = |loaded: &Loaded<D>| match rests_on.seen {
         Some((version, sentence)) if version != loaded.version => Err(Refusal::AlreadySo(sentence)),
         _ => loaded.state.decide(command(&loaded.state)?),
     };
     for _ in 0..TRIES {
+        // Before the decision: whatever is decided is decided on them.
+        let behind = match rests_on.who {
+            None => Behind::default(),
+            Some(who) => engine.behind(who, true).await?,
+        };
+        if let Some(gone) = behind.gone {
+            return engine.seen(request, gone_refusal(gone)).await;
+        }
         let (turn, events) = match engine.decide::<D>(stream, decide).await {
             Ok(Some(decided)) => decided,
             Ok(None) => {
@@ -196,6 +238,7 @@ pub(crate) async fn handle_at<D: Decider>(
         };
         let mut plan = Plan::default();
         plan.add(engine.world(), stream, turn.expected(), &events, origin)?;
+        behind.condition(&mut plan);
         if let Some(request) = request {
             plan.key(request.key);
         }

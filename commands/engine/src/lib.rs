@@ -11,6 +11,7 @@
 //! The engine reaches the world only through the log, the views, a [`world::World`] and an [`runner::Executor`].
 
 pub mod approvals;
+mod behind;
 pub mod bots;
 pub mod boundaries;
 pub mod claims;

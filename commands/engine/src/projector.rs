@@ -191,10 +191,11 @@ pub async fn wait_for(engine: &Engine, position: u64) {
 pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
     let mut head = engine.log().follow();
     let mut failing = false;
+    let mut rested = Rested::default();
     loop {
         let led = lead(&engine, NAME).await;
         let outcome = match led {
-            Ok(true) => round(&engine).await,
+            Ok(true) => rested.round(&engine).await,
             Ok(false) => Ok(Round::default()),
             Err(error) => Err(error),
         };
@@ -228,6 +229,19 @@ pub(crate) async fn give_up(engine: &Engine, name: &str) {
     }
 }
 
+/// Keeps the projections where nobody else does, so that no window and no deadline waits for a process with the projector
+/// role to come back. A clock asks for it every half minute.
+///
+/// # Errors
+/// A fault of the database.
+pub(crate) async fn stand_in(engine: &Engine) -> Result<(), EngineError> {
+    let head = engine.log().head().await?;
+    if as_of::<pure::runs::Runs>(engine).await?.0 < head && lead(engine, NAME).await? {
+        catch_up(engine).await?;
+    }
+    Ok(())
+}
+
 /// Takes or keeps the lead of `name` for this process.
 pub(crate) async fn lead(engine: &Engine, name: &str) -> Result<bool, EngineError> {
     let now = engine.world().clock.now();
@@ -243,6 +257,30 @@ struct Round {
     lowest: u64,
     /// Whether one waits for a newer binary.
     newer: bool,
+}
+
+/// How long nothing is looked at again where everything stood at the head, and the head has not moved.
+const REST: Duration = Duration::from_secs(10);
+
+/// The head at which the last round found nothing to do, and until when that is believed: a projection that was lost, or
+/// begun by a newer binary, is found then.
+#[derive(Debug, Default)]
+struct Rested(Option<(u64, Duration)>);
+
+impl Rested {
+    async fn round(&mut self, engine: &Engine) -> Result<Round, EngineError> {
+        let now = engine.world().clock.monotonic();
+        let head = engine.log().head().await?;
+        if self.0.is_some_and(|(at, until)| at == head && now < until) {
+            return Ok(Round { lowest: head, ..Round::default() });
+        }
+        self.0 = None;
+        let round = round(engine).await?;
+        if !round.moved && !round.newer && round.lowest == head {
+            self.0 = Some((head, now + REST));
+        }
+        Ok(round)
+    }
 }
 
 /// One batch for every projection that is behind.

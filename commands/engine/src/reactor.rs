@@ -16,7 +16,7 @@ use midwatch_commands::{
 };
 use midwatch_events::{
     Actor, AnyEvent, Micros, Recorded, StreamName,
-    id::{DeliveryId, TriggerId},
+    id::{BotId, DeliveryId, TriggerId},
     key::Key,
     routine::{DeliveryQueued, SuspendCause},
     trigger::WhenBusy,
@@ -25,10 +25,13 @@ use midwatch_log::{
     Filter,
     views::{Cell, Condition, Order, Test},
 };
-use midwatch_projections::routines_list::{RoutineState, RoutinesList};
+use midwatch_projections::{
+    routines_list::{RoutineState, RoutinesList},
+    triggers::Triggers,
+};
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, Origin, Request, claims::gone_refusal, handle::handle, projector, world::told};
+use crate::{Engine, EngineError, Origin, Request, behind::gone_refusal, handle::handle, projector, world::told};
 
 const NAME: &str = "reactor";
 const BATCH: u32 = 500;
@@ -158,6 +161,32 @@ async fn suspend(engine: &Engine, works_for: WorksFor, position: u64, origin: &O
         for (row, _) in page.iter().filter(|(row, _)| row.state != RoutineState::Deleted) {
             let command = |_: &Routine| Ok(RoutineCommand::Suspend { cause, error: error.clone() });
             match handle::<Routine>(engine, &StreamName::routine(row.id), origin, None, command).await {
+                Ok(_) | Err(EngineError::Refused(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        match page.last() {
+            Some((_, cursor)) if page.len() == BATCH as usize => after = Some(cursor.clone()),
+            _ => break,
+        }
+    }
+    match works_for {
+        WorksFor::Bot(bot) => close(engine, bot, origin).await,
+        // Those of a person close at their next claim.
+        WorksFor::Owner(_) => Ok(()),
+    }
+}
+
+/// Closes the triggers of a Bot that gets no more work: nobody is left to do what they ask for.
+async fn close(engine: &Engine, bot: BotId, origin: &Origin) -> Result<(), EngineError> {
+    let mut after = None;
+    loop {
+        let filters = vec![Condition { column: "bot", is: Test::Eq(Cell::Text(bot.to_string())) }];
+        let order = Order { column: "name", descending: false };
+        let page = projector::page::<Triggers>(engine, filters, order, BATCH, after).await?;
+        for (row, _) in &page {
+            let stream = StreamName::trigger(row.id);
+            match handle::<Trigger>(engine, &stream, origin, None, |_| Ok(TriggerCommand::Close)).await {
                 Ok(_) | Err(EngineError::Refused(_)) => {}
                 Err(error) => return Err(error),
             }

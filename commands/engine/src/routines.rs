@@ -1,10 +1,6 @@
 //! Routines: making, changing and running them.
 
-use midwatch_commands::{
-    Decider as _, Refusal,
-    bot::Bot,
-    routine::{Create, Edit, Routine, RoutineCommand},
-};
+use midwatch_commands::routine::{Create, Edit, Routine, RoutineCommand};
 use midwatch_events::{
     StreamName,
     id::{BotId, RoutineId, RunId, UserId},
@@ -13,9 +9,7 @@ use midwatch_events::{
 
 use crate::{
     Done, Engine, EngineError, Origin, Request,
-    claims::gone_refusal,
-    deployment::first_admin,
-    handle::{Plan, TRIES, handle, handle_at},
+    handle::{handle, handle_at, handle_for},
 };
 
 /// A routine to make.
@@ -51,13 +45,11 @@ impl Engine {
             return Ok(done.with(routine));
         }
         let owner = self.owner(new.owner).await?;
-        let (stream, bot) = (StreamName::routine(routine), StreamName::bot(new.bot));
-        for _ in 0..TRIES {
-            // A Bot that is retired at this very moment gets no routine any more: its version is a condition.
-            self.workable_bot(new.bot).await?;
-            let bot_version = self.load::<Bot>(&bot).await?.version;
-            let loaded = self.load::<Routine>(&stream).await?;
-            let create = Create {
+        self.workable_bot(new.bot).await?;
+        let now = self.log().store_time().await?;
+        let (stream, who) = (StreamName::routine(routine), (Some(new.bot), Some(owner)));
+        let done = handle_for::<Routine>(self, who, &stream, origin, request, |_| {
+            Ok(RoutineCommand::Create(Box::new(Create {
                 routine,
                 name: new.name.clone(),
                 owner,
@@ -65,22 +57,10 @@ impl Engine {
                 schedule: new.schedule.clone(),
                 work: new.work.clone(),
                 limits: new.limits.clone(),
-                now: self.log().store_time().await?,
-            };
-            let events = match loaded.state.decide(RoutineCommand::Create(Box::new(create))) {
-                Ok(events) => events,
-                Err(refusal) => return Ok(self.seen(request, refusal).await?.with(routine)),
-            };
-            let mut plan = Plan::default();
-            plan.add(self.world(), &stream, loaded.version, &events, origin)?;
-            plan.condition(bot.clone(), bot_version);
-            request.into_iter().for_each(|request| plan.key(request.key));
-            if let Some(appended) = plan.commit(self.log()).await? {
-                let (position, duplicate) = (appended.last(), appended.duplicate);
-                return Ok(Done { value: routine, position, duplicate });
-            }
-        }
-        Err(EngineError::Fault(format!("{bot} is changed by too many processes at once; try again")))
+                now,
+            })))
+        });
+        Ok(done.await?.with(routine))
     }
 
     /// Changes what `edit` names; its `now` is set here. With `expected`, a routine that was changed meanwhile is a
@@ -134,11 +114,9 @@ impl Engine {
     ) -> Result<Done<()>, EngineError> {
         let stream = StreamName::routine(routine);
         let state = self.load::<Routine>(&stream).await?.state;
-        if let Some(gone) = self.behind(&state, true).await?.gone {
-            return self.seen(request, gone_refusal(gone)).await;
-        }
         let now = self.log().store_time().await?;
-        handle::<Routine>(self, &stream, origin, request, |_| Ok(RoutineCommand::Resume { now })).await
+        let who = (state.bot, state.owner);
+        handle_for::<Routine>(self, who, &stream, origin, request, |_| Ok(RoutineCommand::Resume { now })).await
     }
 
     /// Removes a routine from every list; its history stays.
@@ -183,14 +161,5 @@ impl Engine {
             Err(EngineError::Refused(refusal)) => Ok(self.seen(request, refusal).await?.with(run)),
             Err(error) => Err(error),
         }
-    }
-
-    /// The person something belongs to: the one named, if there is such a person, else the first admin.
-    pub(crate) async fn owner(&self, named: Option<UserId>) -> Result<UserId, EngineError> {
-        let Some(user) = named else { return Ok(first_admin(self.namespace())) };
-        let loaded = self.load::<midwatch_commands::user::User>(&StreamName::user(user)).await?;
-        loaded.state.id.filter(|_| !loaded.state.revoked).ok_or_else(|| {
-            Refusal::Invalid(format!("there is no person {user}; `midwatch user list` shows those there are")).into()
-        })
     }
 }

@@ -108,10 +108,22 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
     let seen = engine.log().head().await.unwrap_or(0);
     let beaten = engine.world().clock.monotonic();
     let (finished, ended) = mpsc::unbounded_channel();
-    let (held, left_alone) = (BTreeMap::new(), BTreeMap::new());
+    let (held, left_alone, half_taken) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     let (opened, watchman, present, probes) = (BTreeSet::new(), Watchman::default(), None, Probes::default());
-    let runner =
-        Runner { engine, executor, held, left_alone, finished, opened, seen, beaten, present, probes, watchman };
+    let runner = Runner {
+        engine,
+        executor,
+        held,
+        left_alone,
+        half_taken,
+        finished,
+        opened,
+        seen,
+        beaten,
+        present,
+        probes,
+        watchman,
+    };
     runner.run(stop, ended).await;
 }
 
@@ -135,6 +147,8 @@ struct Runner {
     held: BTreeMap<RunId, Held>,
     /// Runs that could not be taken, until then in monotonic time: they keep nobody else from being taken.
     left_alone: BTreeMap<RunId, Duration>,
+    /// Runs that it may have taken without going on: the projection does not name them as waiting any more.
+    half_taken: BTreeSet<RunId>,
     /// Each run's task says here that it is over.
     finished: mpsc::UnboundedSender<RunId>,
     /// Runs that were opened while we followed, and not looked at yet.
@@ -243,6 +257,7 @@ impl Runner {
         let mut faults = 0;
         // What was just opened does not wait for the projection; what was opened before we came is found in it.
         let mut waiting: Vec<RunId> = std::mem::take(&mut self.opened).into_iter().collect();
+        waiting.extend(self.half_taken.iter().copied());
         waiting.extend(runs::in_states(&self.engine, &["waiting"], limit).await?.into_iter().map(|row| row.id));
         for run in waiting {
             if self.held.len() >= RUNS_MAX {
@@ -251,11 +266,13 @@ impl Runner {
             if self.held.contains_key(&run) || self.left_alone.contains_key(&run) {
                 continue;
             }
-            match take(&self.engine, run).await {
+            let again = self.half_taken.remove(&run);
+            match take(&self.engine, run, again).await {
                 Ok(Some(job)) => self.start(job),
                 Ok(None) => {}
                 Err(error) => {
                     self.left_alone.insert(run, now + AGAIN);
+                    self.half_taken.insert(run);
                     faults += 1;
                     if faults == FAULTS_MAX {
                         return Err(error);
@@ -321,8 +338,9 @@ impl Runner {
     }
 }
 
-/// Takes a run; none when another runner was quicker, or it has ended.
-async fn take(engine: &Engine, run: RunId) -> Result<Option<Job>, EngineError> {
+/// Takes a run; none when another runner was quicker, or it has ended. With `again`, also one that this process has taken
+/// and not begun.
+async fn take(engine: &Engine, run: RunId, again: bool) -> Result<Option<Job>, EngineError> {
     let stream = StreamName::run(run);
     let origin = Origin::of(Actor::Engine).within(&stream);
     let now = engine.log().store_time().await?;
@@ -331,11 +349,13 @@ async fn take(engine: &Engine, run: RunId) -> Result<Option<Job>, EngineError> {
     match taken {
         // Where the answer was lost, the run itself says whose it is: one that nobody knows to hold would be given up.
         Ok(_) | Err(EngineError::Unknown) => {}
+        Err(EngineError::Refused(_)) if again => {}
         Err(EngineError::Refused(_)) => return Ok(None),
         Err(error) => return Err(error),
     }
     let state = engine.load::<Run>(&stream).await?.state;
-    let Some(opened) = state.opened.filter(|_| state.worker == Some(worker)) else { return Ok(None) };
+    let own = state.worker == Some(worker) && state.ended.is_none();
+    let Some(opened) = state.opened.filter(|_| own) else { return Ok(None) };
     let alive = Alive::default();
     let sent = engine.world().clock.monotonic();
     if lease::beat(engine.log(), run.uuid(), state.take, 1).await? {

@@ -17,7 +17,7 @@ use midwatch_events::{
 use crate::{
     Done, Engine, EngineError, Origin, Request,
     filters::check_filter,
-    handle::{handle, handle_at},
+    handle::{handle, handle_at, handle_for},
     secrets::hashed,
 };
 
@@ -105,7 +105,8 @@ impl Engine {
         let owner = self.owner(new.owner).await?;
         let endpoint = URL_SAFE_NO_PAD.encode(self.world().random::<18>());
         let (secret, kept) = self.secret(id, &new.secret)?;
-        let done = handle::<Trigger>(self, &StreamName::trigger(id), origin, request, |_| {
+        let (stream, who) = (StreamName::trigger(id), (new.bot, Some(owner)));
+        let done = handle_for::<Trigger>(self, who, &stream, origin, request, |_| {
             Ok(TriggerCommand::Create(Box::new(Create {
                 trigger: id,
                 name: new.name.clone(),
@@ -133,7 +134,7 @@ impl Engine {
     /// Changes a trigger: confirm, pause, resume, delete.
     ///
     /// # Errors
-    /// There is no such trigger, the change makes no sense now, or a fault.
+    /// There is no such trigger, the change makes no sense now, its Bot or owner is gone, or a fault.
     pub async fn change_trigger(
         &self,
         id: TriggerId,
@@ -141,7 +142,13 @@ impl Engine {
         request: Option<&Request>,
         command: TriggerCommand,
     ) -> Result<Done<()>, EngineError> {
-        handle::<Trigger>(self, &StreamName::trigger(id), origin, request, |_| Ok(command.clone())).await
+        let stream = StreamName::trigger(id);
+        if matches!(command, TriggerCommand::Resume) {
+            let state = self.load::<Trigger>(&stream).await?.state;
+            let who = (state.bot, state.owner);
+            return handle_for::<Trigger>(self, who, &stream, origin, request, |_| Ok(command.clone())).await;
+        }
+        handle::<Trigger>(self, &stream, origin, request, |_| Ok(command.clone())).await
     }
 
     /// Lets a trigger take deliveries in by other rules; with `if_version`, only if its stream is at that version.

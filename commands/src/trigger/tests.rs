@@ -112,6 +112,8 @@ fn pause_resume_and_delete_answer_what_is_so() {
     let paused = open.clone().after(TriggerCommand::Pause);
     paused.when(TriggerCommand::Pause).refused(&Refusal::AlreadySo("this trigger is paused already"));
     paused.when(TriggerCommand::Resume).then([TriggerEvent::Resumed {}]);
+    open.when(TriggerCommand::Close).then([TriggerEvent::Paused {}]);
+    paused.when(TriggerCommand::Close).then([]);
     let resumed = paused.clone().after(TriggerCommand::Resume);
     let gone = paused.clone().after(TriggerCommand::Delete);
     let found = [given([]), open, paused, resumed, gone.clone()].map(|trigger| trigger.0.open());

@@ -35,6 +35,9 @@ const AT_ONCE: usize = 256;
 const AGAIN: Duration = Duration::from_millis(200);
 /// As long for a target to which something was appended: its row will come.
 const COMES: Duration = Duration::from_secs(1);
+/// How many that others have left are looked at beside one's own: none of them waits long for a clock that died, and of
+/// those that a slow one still works off few are raced for.
+const LEFT_MAX: usize = 64;
 /// How soon a window that nobody can run is looked at again when somebody can.
 const HELD_SOON: Duration = Duration::from_secs(2);
 /// So many targets in a row that cannot be looked at are the database's fault and not theirs.
@@ -94,7 +97,7 @@ struct Pass {
     faults: u32,
     /// When the first row that is another process's is looked at here.
     others: Option<Duration>,
-    /// What others have left, to be looked at when there is nothing of our own.
+    /// What others have left, to be looked at after what is our own.
     left: Vec<ToLook>,
 }
 
@@ -138,13 +141,13 @@ impl Looks {
             }
             page = next?;
         }
-        let left = std::mem::take(&mut pass.left);
-        if pass.moved && !left.is_empty() {
+        let mut left = std::mem::take(&mut pass.left);
+        if pass.moved && left.len() > LEFT_MAX {
+            left.truncate(LEFT_MAX);
             pass.others = Some(AGAIN);
-        } else {
-            for (row, looked) in look_at_all(engine, left).await {
-                self.remember(engine, row, looked, &mut pass)?;
-            }
+        }
+        for (row, looked) in look_at_all(engine, left).await {
+            self.remember(engine, row, looked, &mut pass)?;
         }
         self.quiet.retain(|stream, _| pass.seen.contains(stream));
         self.behind = if behind { self.behind.saturating_add(1) } else { 0 };

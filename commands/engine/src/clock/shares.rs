@@ -12,8 +12,8 @@ use crate::{Engine, EngineError, projector};
 
 /// How long what is another's is left to it.
 const OTHERS_AFTER: Duration = Duration::from_secs(2);
-/// And how long while there is something of one's own to do: many that are due at once are worked off by all, each at its
-/// own, and what one that died has left waits no longer than this.
+/// And how long all of it is, however much there is: many that are due at once are worked off by all, each at its own and
+/// at a few of the others'.
 const OTHERS_AT_LAST: Duration = Duration::from_secs(10);
 /// How often a clock says that it is there, and looks who else is.
 const EVERY: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub(super) enum Whose {
     Own,
     /// Another's, for this long.
     Others(Duration),
-    /// Another's, which has had its time: anybody's who has nothing of their own to do.
+    /// Another's, which has had its time: anybody's, after their own.
     Left,
 }
 

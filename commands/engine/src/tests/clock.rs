@@ -47,6 +47,25 @@ async fn a_window_nobody_was_there_for_is_recorded_as_missed_once() {
     }
 }
 
+/// No process keeps the projections: a clock does so itself, and no window and no deadline waits for one to come back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_alone_keeps_the_projections_it_goes_by() {
+    for place in Place::each().await {
+        let engine = place.engine().await;
+        let bot = bot(&engine).await;
+        let id = due_routine(&engine, bot).await;
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let clock = tokio::spawn(run(engine.clone(), stopped));
+        until("held", async || {
+            let said = on_routine(&engine, id).await;
+            said.iter().any(|event| matches!(event, RoutineEvent::WindowHeld { .. }))
+        })
+        .await;
+        stop.send_replace(true);
+        clock.await.unwrap();
+    }
+}
+
 /// A routine as another version may have stored it.
 async fn stored(engine: &Engine, schedule: &str, work: Option<Work>) -> RoutineId {
     let (bot, id) = (bot(engine).await, RoutineId::new(engine.world().uuid()));

@@ -9,24 +9,33 @@ use std::{
     time::Duration,
 };
 
-use midwatch_commands::{Refusal, bot::BotCommand, routine::Routine, run::Run};
+use midwatch_commands::{
+    Refusal,
+    bot::BotCommand,
+    delivery::{Delivery, Fate},
+    routine::Routine,
+    run::Run,
+    trigger::TriggerCommand,
+};
 use midwatch_events::{
     New, StreamName,
     id::{BotId, RoutineId, RunId, UserId},
-    routine::{Limits, Missed, MissedReason, Overlap, Retry, RoutineEvent, RunClaimed, SuspendCause, Work},
+    routine::{DropReason, Limits, Missed, MissedReason, Overlap, Retry, RoutineEvent, RunClaimed, SuspendCause, Work},
     run::{Cause, Outcome, Reason, RunEvent, WorkKind},
+    trigger::{Intake, TriggerEvent},
     user::Access,
 };
 
 use super::support::{
-    Does, Fast, Place, Roles, append, at_once, bot, done, due_routine, events, me, new_routine, on_routine, refused,
-    run_now, until,
+    Does, Fast, Place, Roles, append, at_once, bot, done, due_routine, events, me, new_routine, new_trigger,
+    on_routine, on_trigger, open_trigger, posted, refused, run_now, until,
 };
 use crate::{
-    Engine,
+    Engine, EngineError,
     claims::Ticking,
     clock, projector,
     runner::{self, Ending, Executor, Job},
+    triggers::NewTrigger,
     world::Boxed,
 };
 
@@ -330,6 +339,39 @@ async fn routines_of_a_retired_bot_or_a_revoked_owner_are_suspended_and_nothing_
         assert_eq!(refused(made), Refusal::BotRetired);
         assert!(matches!(refused(engine.create_routine(&new, &me(), None).await), Refusal::Invalid(_)));
         assert_eq!(engine.caller_by_session("x").await.unwrap(), None);
+        roles.end().await;
+    }
+}
+
+/// What waits for a retired Bot or a revoked owner is dropped, its door is closed, and nothing is made for it any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn triggers_of_a_retired_bot_or_a_revoked_owner_start_nothing() {
+    for place in Place::each().await {
+        let engine = place.engine().await;
+        let (gone, stays) = (bot(&engine).await, bot(&engine).await);
+        let owner: UserId = engine.invite("Ada", Access::Member, &me(), None).await.unwrap().value;
+        let of_bot = open_trigger(&engine, &new_trigger(gone, Intake::default())).await;
+        let new = NewTrigger { owner: Some(owner), ..new_trigger(stays, Intake::default()) };
+        let of_owner = open_trigger(&engine, &new).await;
+        let mut waiting = Vec::new();
+        for trigger in [of_bot, of_owner] {
+            waiting.push(engine.receive(trigger, &posted(Some("1"), "x")).await.unwrap().delivery);
+        }
+        engine.change_bot(gone, &me(), None, BotCommand::Retire).await.unwrap();
+        engine.revoke_user(owner, &me(), None).await.unwrap();
+        let roles = all_roles(&engine, at_once());
+        for (trigger, delivery) in [of_bot, of_owner].into_iter().zip(waiting) {
+            let fate = async || engine.load::<Delivery>(&StreamName::delivery(delivery)).await.unwrap().state.fate;
+            until("dropped", async || fate().await == Fate::Dropped(DropReason::TargetGone)).await;
+            let said = on_trigger(&engine, trigger).await;
+            assert!(!said.iter().any(|event| matches!(event, TriggerEvent::RunClaimed(_))), "{}", place.backend);
+            assert!(matches!(engine.receive(trigger, &posted(Some("2"), "y")).await, Err(EngineError::Refused(_))));
+        }
+        let resume = async |trigger| engine.change_trigger(trigger, &me(), None, TriggerCommand::Resume).await;
+        assert_eq!(refused(resume(of_bot).await), Refusal::BotRetired);
+        assert_eq!(refused(resume(of_owner).await), Refusal::OwnerRevoked);
+        let made = engine.create_trigger(&new_trigger(gone, Intake::default()), &me(), None).await;
+        assert_eq!(refused(made.map(|_| ())), Refusal::BotRetired);
         roles.end().await;
     }
 }
