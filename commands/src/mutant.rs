@@ -61,7 +61,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::GraceEndsEarly,
         Self::LatenessByWallClock,
         Self::LiveIsNotLookedAt,
@@ -78,6 +78,7 @@ impl Mutant {
         Self::OpenCallsAreForgotten,
         Self::DeadlineIsIgnored,
         Self::ActsBeforeItIsDecided,
+        Self::LeaseByWallClock,
         Self::GivesUpTooSoon,
         Self::ReactsWithoutKey,
         Self::CheckpointMovesFirst,

@@ -86,6 +86,8 @@ pub(crate) struct Checker {
     /// When something last happened to a process, in true time; and to all of them.
     disturbed: BTreeMap<u32, u64>,
     all_disturbed: u64,
+    /// The process that was just allowed a call: a good moment to be cut off.
+    pub(crate) allowed: Option<u32>,
     /// Runs that were claimed and opened, ended and settled by the append that is looked at.
     together: Together,
 }

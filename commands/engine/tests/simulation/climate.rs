@@ -165,7 +165,10 @@ impl Weather for Climate {
         let there = inner.span(operation);
         let fate = inner.fate(port, operation, now_us);
         let flush = match inner.chance.below(4) {
-            0 if operation == Operation::Append => Some(Duration::from_micros(inner.chance.below(100_000))),
+            0 if operation == Operation::Append => {
+                let most = inner.chance.pick(&[100_000, 100_000, 3_000_000]);
+                Some(Duration::from_micros(inner.chance.below(most)))
+            }
             1 => Some(Duration::ZERO),
             _ => None,
         };

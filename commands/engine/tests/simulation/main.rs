@@ -26,11 +26,11 @@ use std::{
 use play::{Ending, play};
 
 /// Seeds that are played in every run of the tests.
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 1_000;
 /// They are dealt out to so many tests, which the runner plays side by side.
-const SHARDS: u64 = 12;
+const SHARDS: u64 = 20;
 /// Windows that end in every play, at least.
-const WINDOWS_MIN: u64 = 80;
+const WINDOWS_MIN: u64 = 100;
 
 /// Says which seed it was when a play panics.
 struct Named(u64);
@@ -78,6 +78,8 @@ macro_rules! shards {
 shards! {
     seeds_0: 0, seeds_1: 1, seeds_2: 2, seeds_3: 3, seeds_4: 4, seeds_5: 5,
     seeds_6: 6, seeds_7: 7, seeds_8: 8, seeds_9: 9, seeds_10: 10, seeds_11: 11,
+    seeds_12: 12, seeds_13: 13, seeds_14: 14, seeds_15: 15, seeds_16: 16, seeds_17: 17,
+    seeds_18: 18, seeds_19: 19,
 }
 
 /// `make soak`: from the seed `FROM` on, `SEEDS` of them or for `MINUTES`, on all cores.

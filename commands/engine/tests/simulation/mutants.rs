@@ -55,6 +55,7 @@ mutants! {
     open_calls_that_are_forgotten_are_found: OpenCallsAreForgotten,
     a_deadline_that_is_ignored_is_found: DeadlineIsIgnored,
     an_act_before_its_decision_is_found: ActsBeforeItIsDecided,
+    a_lease_by_the_wall_clock_is_found: LeaseByWallClock,
     a_holder_given_up_too_soon_is_found: GivesUpTooSoon,
     a_reaction_without_its_key_is_found: ReactsWithoutKey,
     a_checkpoint_that_moves_first_is_found: CheckpointMovesFirst,

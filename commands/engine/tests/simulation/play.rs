@@ -162,13 +162,19 @@ impl Play {
 
     /// After any poll its process may die, rather more often when it has just sent something.
     fn after(&mut self, owner: Owner) {
-        let (hot, appends) = {
+        let (hot, appends, allowed) = {
             let mut inner = locked(&self.climate.inner);
-            (std::mem::take(&mut inner.hot), inner.appends)
+            (std::mem::take(&mut inner.hot), inner.appends, inner.checker.allowed.take())
         };
         if appends != self.appends {
             self.appends = appends;
             self.last_move = self.stage.now_us();
+        }
+        if let Some(port) = allowed.filter(|_| !self.calm)
+            && self.chance.one_in(10)
+        {
+            let span = self.chance.between(30 * SECOND, 5 * MINUTE);
+            self.isolate(port, span);
         }
         let Some(port) = owner.filter(|_| !self.calm) else { return };
         if self.chance.one_in(if hot { 150 } else { 20_000 })
@@ -177,9 +183,19 @@ impl Play {
             self.kill(machine);
         }
         if hot && self.chance.one_in(100) {
-            // What it has just sent may be committed, and not be durable.
-            self.store.crash();
+            // What it has just sent may be committed, and not be durable; and somebody may have read it.
+            match self.chance.below(3) {
+                0 => self.store.crash(),
+                _ => self.script.at(self.stage.now_us() + self.chance.below(2 * SECOND), Deed::CrashStore),
+            }
         }
+    }
+
+    fn isolate(&self, port: u32, span: u64) {
+        let until = self.stage.now_us() + span;
+        let mut inner = locked(&self.climate.inner);
+        inner.isolated.insert(port, until);
+        inner.checker.disturb(Some(port), until);
     }
 
     /// Nobody wants to go on: lets time pass up to whatever comes next. False at the end.
@@ -212,7 +228,7 @@ impl Play {
         let settles = now < self.last_move + SETTLES;
         let at = match late {
             Some(late) if settles => hard.min(late + self.chance.below(SECOND)),
-            Some(late) if busy => hard.min(late + self.chance.between(SLACK / 2, SLACK)),
+            Some(late) if busy => hard.min(late + self.chance.between(SLACK * 2 / 3, SLACK)),
             _ => hard,
         };
         if [deed, due, resumes].contains(&Some(at)) {
@@ -316,9 +332,7 @@ impl Play {
             }
             Deed::Isolate(machine, span) => {
                 if let Some(machine) = self.machines.get(&machine) {
-                    let mut inner = locked(&self.climate.inner);
-                    inner.isolated.insert(machine.port, now + span);
-                    inner.checker.disturb(Some(machine.port), now + span);
+                    self.isolate(machine.port, span);
                 }
             }
             Deed::LoseProjections => self.store.lose_projections(),

@@ -157,7 +157,7 @@ impl Script {
             _ => chance.below(7),
         };
         let mut schedule = match kind {
-            0 => json!({"kind": "every", "zone": zone, "minutes": chance.between(360, 480)}),
+            0 => json!({"kind": "every", "zone": zone, "minutes": chance.between(300, 420)}),
             1 => {
                 let between = json!({"from": "22:00", "to": "06:00"});
                 json!({"kind": "every", "zone": zone, "minutes": chance.between(100, 140), "between": between})
@@ -236,11 +236,14 @@ impl Script {
         }
         // What the engine suspends, somebody resumes some day.
         for day in 1..DAYS / 3 {
-            self.at(day * 3 * DAY, Deed::Resume(any(chance)));
+            for routine in 0..self.routines.len() {
+                self.at(day * 3 * DAY + chance.below(DAY), Deed::Resume(routine));
+            }
         }
         for _ in 0..chance.below(4) {
-            let (n, routine) = (chance.below(5), any(chance));
-            let schedule = self.schedule(chance, n);
+            let routine = any(chance);
+            // Those that are due often stay so.
+            let schedule = self.schedule(chance, routine as u64);
             self.at(chance.between(DAY, DAYS * DAY), Deed::Edit(routine, schedule));
             let overlap = chance.pick(&[Overlap::Skip, Overlap::QueueOne, Overlap::CancelLive]);
             let limits = Limits { grace_s: chance.pick(&[0, 60, 600]), overlap, ..Limits::default() };

@@ -83,6 +83,7 @@ impl Checker {
                 }
                 if decision.decision != DecisionKind::Refused {
                     run.calls.insert(decision.call, Call::default());
+                    self.allowed = Some(scene.port);
                 }
             }
             RunEvent::ToolCallEnded { decision, .. } => {
