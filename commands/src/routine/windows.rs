@@ -63,13 +63,15 @@ pub(super) fn just_before(instant: Micros) -> Micros {
 
 impl Routine {
     /// The first window that is not before `from` (an edit, a resume, the lift of a halt). A clock that was set back
-    /// brings no window again: it is also later than every window that has ended or waits (promise 2).
+    /// brings no window again: it is also later than every window that has ended or waits (promise 2), and not before the
+    /// routine was made or given its schedule.
     pub(super) fn next_from(&self, schedule: &Schedule, from: Micros, anchor: Micros) -> Option<Micros> {
         if self.over_max_runs() {
             return None;
         }
         let ended_up_to = self.ended_up_to.filter(|_| !active(Mutant::HighWaterIsForgotten));
-        let after = ended_up_to.map_or(just_before(from), |ended| ended.max(just_before(from)));
+        let from = just_before(from.max(anchor));
+        let after = ended_up_to.map_or(from, |ended| ended.max(from));
         schedule.next_after(after, anchor).map(|window| window.at)
     }
 

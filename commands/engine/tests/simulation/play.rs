@@ -260,6 +260,11 @@ impl Play {
             inner.isolated.clear();
             inner.checker.disturb(None, now);
         }
+        // Who was told to stop does nothing any more, and is started again like those that died.
+        let stopping = self.machines.iter().filter(|(_, machine)| *machine.stop.borrow()).map(|(n, _)| *n);
+        for machine in stopping.collect::<Vec<_>>() {
+            self.kill(machine);
+        }
         for machine in 0..self.script.machines.len() {
             self.act(Deed::Start(machine));
         }

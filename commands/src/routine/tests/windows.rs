@@ -190,6 +190,14 @@ fn a_resume_or_edit_on_an_earlier_clock_repeats_no_window() {
     assert_eq!(resumed.0.next, Some(at("08:30:00")), "08:00 and 08:15 were missed");
 }
 
+/// On a clock that was set back behind its creation, a routine that is switched off and on has no window before it.
+#[test]
+fn a_resume_on_a_clock_before_its_creation_brings_no_window_before_it() {
+    let resumed = routine(QUARTERS, "07:56:00").after(pause()).after(resume("06:10:00"));
+    assert_eq!(resumed.0.next, Some(at("08:00:00")));
+    resumed.when(tick("07:30:00")).then([]);
+}
+
 /// "Weekdays at eight", written at three past eight, runs today.
 #[test]
 fn a_routine_written_inside_the_grace_of_a_window_runs_it() {

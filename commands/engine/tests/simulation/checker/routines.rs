@@ -36,6 +36,8 @@ pub(crate) struct Routine {
     held: Option<Micros>,
     active: bool,
     deleted: bool,
+    /// When it was made or given its schedule.
+    anchor: Micros,
     /// No window before this exists.
     floor: Micros,
     /// From here on every window has to end. In between it may: what a person's command saw of the time is not known to
@@ -61,6 +63,7 @@ impl Routine {
             held: None,
             active: true,
             deleted: false,
+            anchor,
             floor: anchor,
             required_from: anchor,
             ended_up_to: Micros(i64::MIN),
@@ -94,7 +97,7 @@ impl Routine {
         let from = Micros(anchor.0 - self.grace_us - self.delay_us - 1);
         let windows = schedule.windows(from, anchor, anchor.plus_s(AHEAD_S), usize::MAX);
         self.windows = windows.into_iter().map(|window| window.at).collect();
-        (self.floor, self.required_from) = (anchor, anchor);
+        (self.anchor, self.floor, self.required_from) = (anchor, anchor, anchor);
         self.undo();
         Ok(())
     }
@@ -265,8 +268,10 @@ impl Checker {
             RoutineEvent::Resumed { .. } => {
                 routine.active = !routine.deleted;
                 routine.undo();
-                routine.floor = scene.shown.iter().copied().min().unwrap_or(recorded.recorded_at);
-                routine.required_from = scene.shown.iter().copied().max().unwrap_or(recorded.recorded_at);
+                // A clock that was set back brings no window from before it was made.
+                let (from, to) = (scene.shown.iter().copied().min(), scene.shown.iter().copied().max());
+                routine.floor = from.unwrap_or(recorded.recorded_at).max(routine.anchor);
+                routine.required_from = to.unwrap_or(recorded.recorded_at).max(routine.anchor);
             }
             RoutineEvent::WindowsMissed { first_us, last_us, count, .. } => {
                 windows_may_end()?;
