@@ -209,8 +209,11 @@ impl Checker {
     /// Something happened to a process, or to all of them: what it held may have been given up for good reasons.
     pub(crate) fn disturb(&mut self, port: Option<u32>, now_us: u64) {
         match port {
-            Some(port) => drop(self.disturbed.insert(port, now_us)),
-            None => self.all_disturbed = now_us,
+            Some(port) => {
+                let until = self.disturbed.entry(port).or_default();
+                *until = now_us.max(*until);
+            }
+            None => self.all_disturbed = now_us.max(self.all_disturbed),
         }
     }
 
