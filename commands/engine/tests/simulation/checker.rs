@@ -169,7 +169,7 @@ impl Checker {
             EngineEvent::SchedulingLifted {} => (self.halted, self.lifted_at) = (false, recorded.recorded_at),
             EngineEvent::ProcessStarted { process, .. } => {
                 self.ports.insert(*process, scene.port);
-                self.disturbed.insert(scene.port, scene.now_us);
+                self.disturb(Some(scene.port), scene.now_us);
             }
             _ => {}
         }
