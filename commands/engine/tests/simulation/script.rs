@@ -157,7 +157,7 @@ impl Script {
             _ => chance.below(7),
         };
         let mut schedule = match kind {
-            0 => json!({"kind": "every", "zone": zone, "minutes": chance.between(300, 420)}),
+            0 => json!({"kind": "every", "zone": zone, "minutes": chance.between(270, 390)}),
             1 => {
                 let between = json!({"from": "22:00", "to": "06:00"});
                 json!({"kind": "every", "zone": zone, "minutes": chance.between(100, 140), "between": between})
