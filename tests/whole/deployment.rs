@@ -79,11 +79,16 @@ impl Deployment {
     }
 
     pub(crate) fn serve(&self) -> Server {
+        self.serve_with(&[])
+    }
+
+    pub(crate) fn serve_with(&self, more: &[&str]) -> Server {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("serve.log")).unwrap();
         let process = self
             .command()
             .args(["serve", "--listen", &address])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -146,9 +151,10 @@ impl Drop for Server {
     }
 }
 
-fn psql(server: &str, sql: &str) {
-    let output = Command::new("psql").args([server, "-qc", sql]).output().unwrap();
+fn psql(server: &str, sql: &str) -> String {
+    let output = Command::new("psql").args([server, "-qAtc", sql]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Waits until something is so, and fails when it takes longer.

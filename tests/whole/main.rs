@@ -6,3 +6,4 @@ mod http;
 mod idle;
 mod killed;
 mod payloads;
+mod senders;
