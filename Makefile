@@ -78,3 +78,7 @@ bench-schedule: ## Measure the clock with 100,000 routines, 10,000 of them due a
 .PHONY: bench-schedulers
 bench-schedulers: ## Measure the clock beside other schedulers, and write docs/benchmarks-schedulers.md (QUICK=1: prints only)
 	benches/schedulers/run.sh
+
+.PHONY: bench-ingress
+bench-ingress: ## Measure the receiver of webhooks beside others, and write docs/benchmarks-ingress.md (QUICK=1: prints only)
+	benches/ingress/run.sh
