@@ -58,6 +58,11 @@ simulate: ## Play simulated months of the engine with an adversary, and find the
 soak: ## Play simulated months of the engine on new seeds: for ten minutes, MINUTES=n, or SEEDS=n [FROM=n]
 	cargo test --profile simulation $(SIMULATION) -- --ignored --nocapture soak
 
+.PHONY: soak-processes
+soak-processes: ## Kill and freeze five real processes on one PostgreSQL, and restart that, for five minutes or MINUTES=n
+	env -u MIDWATCH_TEST_POSTGRES scripts/with-postgres.sh \
+		cargo test --locked -p midwatch --test whole -- --ignored --nocapture five_processes
+
 .PHONY: accept
 accept: ## Run every test and write the snapshots anew; review them with git diff
 	@scripts/need-cargo-tool.sh cargo-nextest $(CARGO_NEXTEST_VERSION)

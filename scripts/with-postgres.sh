@@ -2,7 +2,8 @@
 # Runs a command beside a PostgreSQL server of its own: scripts/with-postgres.sh COMMAND...
 #
 # The server listens on 127.0.0.1 and on a socket in a new directory; both are gone when the command ends.
-# MIDWATCH_TEST_POSTGRES names it. If that is set already, that server is used and none is started.
+# MIDWATCH_TEST_POSTGRES names it, and MIDWATCH_TEST_POSTGRES_RESTART a command that restarts it in one of pg_ctl's modes.
+# If the first is set already, that server is used and none is started.
 set -euo pipefail
 
 if [ -n "${MIDWATCH_TEST_POSTGRES:-}" ]; then
@@ -78,6 +79,14 @@ for attempt in 1 2 3 4 5 6 7 8 9 10; do
     fi
 done
 
+cat >"$home/restart" <<END
+#!/bin/sh
+cd "$home" && exec ${as_owner[*]} "$bin/pg_ctl" --pgdata="$home/data" --log="$home/data/server.log" --silent --wait \\
+    --timeout=60 --mode="\$1" restart
+END
+chmod +x "$home/restart"
+
 cd "$OLDPWD"
+export MIDWATCH_TEST_POSTGRES_RESTART=$home/restart
 export MIDWATCH_TEST_POSTGRES="postgres://postgres@127.0.0.1:$port/postgres"
 "$@"

@@ -63,8 +63,21 @@ def once(name: str, command: list, jobs: int, lead: int, more: list, turn: int) 
         psql(f"drop database {database} with (force)")
     if done.returncode != 0:
         said = [line for line in (done.stderr or done.stdout).strip().splitlines() if line.strip()]
-        raise ValueError(said[-1][:200] if said else f"exit status {done.returncode}")
+        # Node.js names its own version last.
+        what = [line for line in said if "rror" in line or "in time" in line] or said
+        raise ValueError(what[-1].strip()[:200] if what else f"exit status {done.returncode}")
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def in_time(name: str, command: list, jobs: int, lead: int, more: list, turn: int) -> dict:
+    """As once; with a longer lead, where the jobs were not stored before they were due."""
+    for factor in (1, 3, 9):
+        try:
+            return once(name, command, jobs, lead * factor, more, turn)
+        except ValueError as error:
+            if factor == 9 or "in time" not in str(error):
+                raise
+    raise AssertionError("unreachable")
 
 
 def measure() -> tuple[dict[str, list[dict]], dict[str, str]]:
@@ -79,7 +92,7 @@ def measure() -> tuple[dict[str, list[dict]], dict[str, str]]:
             if name in failed:
                 continue
             try:
-                line = once(name, command, jobs, lead, more, turn)
+                line = in_time(name, command, jobs, lead, more, turn)
             except (ValueError, OSError, subprocess.SubprocessError) as error:
                 failed[name] = str(error)
                 print(f"{name}: {error}", file=sys.stderr)

@@ -19,6 +19,7 @@ pub(crate) struct Deployment {
     directory: TempDir,
     pub(crate) url: String,
     database: Option<String>,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 /// A running `midwatch serve`; it is killed with the test.
@@ -31,7 +32,7 @@ impl Deployment {
     pub(crate) fn sqlite() -> Self {
         let directory = TempDir::new().unwrap();
         let url = format!("sqlite://{}", directory.path().join("midwatch.db").display());
-        Self { directory, url, database: None }
+        Self { directory, url, database: None, variables: Vec::new() }
     }
 
     /// A database on the server that the tests were given; a missing one is a failure, not a skip.
@@ -41,7 +42,13 @@ impl Deployment {
         let database = format!("whole_{name}_{}", std::process::id());
         psql(&server, &format!("CREATE DATABASE {database}"));
         let url = format!("{}/{database}", server.rsplit_once('/').unwrap().0);
-        Self { directory: TempDir::new().unwrap(), url, database: Some(database) }
+        Self { directory: TempDir::new().unwrap(), url, database: Some(database), variables: Vec::new() }
+    }
+
+    /// Every process gets this variable.
+    pub(crate) fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -55,6 +62,7 @@ impl Deployment {
             .env("MIDWATCH_DB", &self.url)
             .env_remove("MIDWATCH_KEY")
             .env_remove("MIDWATCH_DEPLOYMENT")
+            .envs(self.variables.iter().copied())
             .current_dir(self.directory.path());
         command
     }
@@ -78,11 +86,23 @@ impl Deployment {
         answers.remove(0)
     }
 
+    /// A process that is there already.
     pub(crate) fn serve(&self) -> Server {
         self.serve_with(&[])
     }
 
     pub(crate) fn serve_with(&self, more: &[&str]) -> Server {
+        let server = self.start_with(more);
+        wait(Duration::from_secs(30), "the server to be there", || server.is_there());
+        server
+    }
+
+    /// A process that is being started.
+    pub(crate) fn start(&self) -> Server {
+        self.start_with(&[])
+    }
+
+    fn start_with(&self, more: &[&str]) -> Server {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("serve.log")).unwrap();
         let process = self
@@ -94,11 +114,7 @@ impl Deployment {
             .stderr(log)
             .spawn()
             .unwrap();
-        let server = Server { process, address };
-        wait(Duration::from_secs(30), "the server to be there", || {
-            http::send(&server.address, "GET", "/health", &[], b"").is_ok_and(|answer| answer.status == 200)
-        });
-        server
+        Server { process, address }
     }
 
     /// An API token that may do everything.
@@ -132,6 +148,24 @@ impl Server {
     pub(crate) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
+    }
+
+    /// Whether it answers.
+    pub(crate) fn is_there(&self) -> bool {
+        http::send(&self.address, "GET", "/health", &[], b"").is_ok_and(|answer| answer.status == 200)
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+
+    /// Sends it a signal, by its name; after `KILL` it is gone.
+    pub(crate) fn signal(&mut self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+        if name == "KILL" {
+            self.process.wait().unwrap();
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,7 +1,6 @@
 //! SIGKILL at any moment: every window ends once, nothing that was answered is lost, nothing stays live.
 
 use std::{
-    collections::BTreeMap,
     fs, process,
     sync::{
         Mutex,
@@ -14,7 +13,10 @@ use std::{
 use midwatch_events::{Micros, time::SECOND_US};
 use serde_json::{Value, json};
 
-use crate::deployment::{Deployment, Server, wait};
+use crate::{
+    deployment::{Deployment, Server, wait},
+    ledger::Found,
+};
 
 const ROUTINES: usize = 200;
 const MAKERS: usize = 10;
@@ -25,31 +27,20 @@ const GIVEN_UP: Duration = Duration::from_secs(90);
 fn of_two_processes_one_is_killed_while_200_windows_fall_due_and_each_ends_once() {
     let deployment = Deployment::postgres("killed");
     let (one, two) = (deployment.serve(), deployment.serve());
-    let token = format!("Bearer {}", deployment.token());
     let bot = deployment.one(&["bot", "add", "--name", "ops"]);
     let due = now().as_secs() + 25;
-    let at = Micros(i64::try_from(due).unwrap() * SECOND_US).to_string();
+    let window = Micros(i64::try_from(due).unwrap() * SECOND_US);
+    let at = window.to_string();
     let steps: Vec<_> = (0..4)
         .map(|n| json!({"tool": "computer_write_file", "arguments": {"path": format!("{n}.txt"), "contents": "x"}}))
         .collect();
-    // Many at a time, as a person with a script would: each answer waits until it can be read back.
-    thread::scope(|scope| {
-        for maker in 0..MAKERS {
-            let (two, token, bot, at, steps) = (&two, &token, &bot, &at, &steps);
-            scope.spawn(move || {
-                for n in (maker..ROUTINES).step_by(MAKERS) {
-                    let body = json!({
-                        "name": format!("r{n}"),
-                        "bot": bot["id"],
-                        "schedule": {"kind": "once", "at": at},
-                        "recording": {"steps": steps},
-                    });
-                    let headers = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
-                    let answer = two.post("/api/v1/routines", &headers, body.to_string().as_bytes()).unwrap();
-                    assert!(answer.status < 300, "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
-                }
-            });
-        }
+    make(&deployment, &two, ROUTINES, |n| {
+        json!({
+            "name": format!("r{n}"),
+            "bot": bot["id"],
+            "schedule": {"kind": "once", "at": at},
+            "recording": {"steps": steps},
+        })
     });
     assert!(now().as_secs() < due, "the routines were not made in time; give the test a later window");
     thread::sleep(Duration::from_secs(due).saturating_sub(now()) + Duration::from_millis(chance(1_500)));
@@ -60,16 +51,10 @@ fn of_two_processes_one_is_killed_while_200_windows_fall_due_and_each_ends_once(
         assert_eq!(routines.len(), ROUTINES);
         routines.iter().all(|row| row["live_run"].is_null() && !row["last_outcome"].is_null())
     });
-    let claims = by_routine(&deployment.run(&["audit", "event:routine.run_claimed"]));
-    let missed = by_routine(&deployment.run(&["audit", "event:routine.windows_missed"]));
-    let skipped = by_routine(&deployment.run(&["audit", "event:routine.window_skipped"]));
-    let settled = by_routine(&deployment.run(&["audit", "event:routine.run_settled"]));
-    for row in deployment.run(&["routine", "list"]) {
-        let id = row["id"].as_str().unwrap();
-        let count = |map: &BTreeMap<String, usize>| map.get(id).copied().unwrap_or(0);
-        assert_eq!(count(&claims) + count(&missed) + count(&skipped), 1, "{row}");
-        assert_eq!(count(&claims), count(&settled), "{row}");
-    }
+    let mut found = Found::read(&deployment.url);
+    let counts = found.check(|_| vec![window]);
+    assert_eq!(found.violations, [""; 0]);
+    assert_eq!((counts.windows, counts.claimed + counts.missed + counts.skipped), (ROUTINES, ROUTINES));
     deployment.verify();
     drop(two);
 }
@@ -150,20 +135,31 @@ fn post(server: &Server, path: &str, secret: &str, id: &str) -> std::io::Result<
     Ok(answer.json()["delivery"].clone())
 }
 
-fn by_routine(rows: &[Value]) -> BTreeMap<String, usize> {
-    let mut counts = BTreeMap::new();
-    for routine in rows.iter().filter_map(|row| row["routine"].as_str()) {
-        *counts.entry(routine.to_owned()).or_default() += 1;
-    }
-    counts
+/// Makes routines through the API, many at a time, as a person with a script would: each answer waits until it can be
+/// read back.
+pub(crate) fn make(deployment: &Deployment, server: &Server, routines: usize, routine: impl Fn(usize) -> Value + Sync) {
+    let token = format!("Bearer {}", deployment.token());
+    thread::scope(|scope| {
+        for maker in 0..MAKERS {
+            let (token, routine) = (&token, &routine);
+            scope.spawn(move || {
+                for n in (maker..routines).step_by(MAKERS) {
+                    let headers = [("Authorization", token.as_str()), ("Content-Type", "application/json")];
+                    let body = routine(n).to_string();
+                    let answer = server.post("/api/v1/routines", &headers, body.as_bytes()).unwrap();
+                    assert!(answer.status < 300, "{}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+                }
+            });
+        }
+    });
 }
 
 #[expect(clippy::disallowed_methods, reason = "a test names a real window of real processes")]
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
 
 /// A number below `most` that differs from run to run.
-fn chance(most: u64) -> u64 {
+pub(crate) fn chance(most: u64) -> u64 {
     u64::from(now().subsec_nanos()) % most
 }

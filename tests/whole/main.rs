@@ -5,5 +5,7 @@ mod deployment;
 mod http;
 mod idle;
 mod killed;
+mod ledger;
 mod payloads;
 mod senders;
+mod soaked;

@@ -170,6 +170,7 @@ async fn a_stop_gives_back_what_is_not_done() {
 /// So many times as fast goes time in these processes.
 const TIMES: u32 = 15;
 
+/// S2, S4: its window has run, and the next one starts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_process_died_is_given_up_within_ninety_seconds_and_not_before_sixty() {
     for place in Place::each().await {
@@ -198,6 +199,7 @@ async fn a_run_whose_process_died_is_given_up_within_ninety_seconds_and_not_befo
     }
 }
 
+/// S9.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_is_renewed_is_not_given_up() {
     let place = Place::sqlite();

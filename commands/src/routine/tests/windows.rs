@@ -6,6 +6,7 @@ fn once(at: &str) -> String {
     format!(r#"{{"kind":"once","at":"{at}"}}"#)
 }
 
+/// S10: a window that another process left is claimed as long as its grace lasts, and not within some look-back.
 #[test]
 fn a_window_is_claimed_from_its_instant_to_exactly_its_grace() {
     let routine = routine(QUARTERS, "07:56:00");
@@ -75,7 +76,7 @@ fn a_live_run_of_another_cause_makes_windows_skipped_too() {
     routine.when(tick("08:00:00")).then([skipped("08:00:00", id(50), "08:15:00")]);
 }
 
-/// S22, S7, S12: the next window moves from the window, not from the tick, and only by an event.
+/// S1, S22, S7, S12: the next window moves from the window, not from the tick, and only by an event.
 #[test]
 fn the_next_window_follows_from_the_window_and_never_comes_back() {
     let routine = routine(QUARTERS, "07:56:00").after(tick("08:09:00"));
