@@ -112,7 +112,7 @@ fn make_all(deployment: &Deployment, server: &Server, first: u64, last: u64) {
             "grace_s": grace_s,
             "overlap": overlap,
         });
-        if n % 4 == 0 {
+        if n.is_multiple_of(4) {
             limits["missed"] = json!({"run_once_within_s": 90});
         }
         json!({
@@ -134,7 +134,7 @@ fn disturb(deployment: &Deployment, seats: &mut [Seat], done: &mut Done) {
     let count = u64::try_from(seats.len()).unwrap();
     let chosen = usize::try_from(chance(count * 1_000) % count).unwrap();
     let seat = &mut seats[chosen];
-    if seat.frozen_until.is_none() && chance(100_000) % 2 == 0 && frozen < FROZEN_MAX {
+    if seat.frozen_until.is_none() && chance(100_000).is_multiple_of(2) && frozen < FROZEN_MAX {
         seat.freeze();
         done.stops += 1;
     } else {
