@@ -33,6 +33,10 @@ if [ -z "${MIDWATCH_TEST_CHROMIUM:-}" ]; then
 fi
 "$MIDWATCH_TEST_CHROMIUM" --version >/dev/null 2>&1 9>&- || fail "$MIDWATCH_TEST_CHROMIUM does not run"
 
+# Prometheus' Alertmanager, which sends to us for real.
+command -v prometheus-alertmanager >/dev/null ||
+    "$scripts/need-debian.sh" "Alertmanager" prometheus-alertmanager 9>&-
+
 # Node, npm, and the packages of the lock file.
 command -v node >/dev/null || "$scripts/need-debian.sh" "Node.js" nodejs 9>&-
 command -v npm >/dev/null || "$scripts/need-debian.sh" "npm" npm 9>&-

@@ -1,7 +1,9 @@
 //! The whole program: the real binary, real databases, real payloads, and `kill -9`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod alertmanager;
 mod deployment;
+mod hostile;
 mod http;
 mod idle;
 mod killed;

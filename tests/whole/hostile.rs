@@ -1,0 +1,215 @@
+//! Strangers at a real server: whatever they do, its memory stays under a stated bound, and a sender is answered meanwhile.
+#![expect(clippy::disallowed_methods, reason = "a test measures in real time what real processes do")]
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    deployment::{Deployment, Server},
+    payloads,
+};
+
+/// The most resident memory that a server may ever have used while strangers did what they could, in KiB.
+const RESIDENT_KIB_MAX: u64 = 192 << 10;
+/// How long a good sender may wait for its answer meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Besieged {
+    deployment: Deployment,
+    server: Server,
+    trigger: String,
+    path: String,
+    authorization: String,
+    sent: u64,
+}
+
+impl Besieged {
+    fn new() -> Self {
+        let deployment = Deployment::sqlite();
+        let server = deployment.serve();
+        let routine = payloads::routine(&deployment);
+        let trigger = deployment.one(&["trigger", "create", "--name", "door", "--routine", &routine]);
+        let text = |name: &str| trigger[name].as_str().unwrap().to_owned();
+        let authorization = format!("Bearer {}", text("secret"));
+        let mut here = Self { trigger: text("id"), path: text("path"), authorization, deployment, server, sent: 0 };
+        here.a_sender_is_answered("before anything");
+        here
+    }
+
+    /// A good sender is answered, and soon.
+    fn a_sender_is_answered(&mut self, during: &str) {
+        self.sent += 1;
+        let since = Instant::now();
+        let id = self.sent.to_string();
+        let headers = [("Authorization", self.authorization.as_str()), ("X-Delivery-Id", &id)];
+        let answer = self.server.post(&self.path, &headers, id.as_bytes());
+        let answer = answer.unwrap_or_else(|error| panic!("{during}: {error}"));
+        assert_eq!(answer.status, 202, "{during}");
+        assert!(since.elapsed() < PATIENCE, "{during}: {:?}", since.elapsed());
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream
+    }
+
+    /// Sends bytes and gives all that comes back until the server closes, or says nothing for a while.
+    fn say(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        // The server may have answered and closed before it was all sent.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// A POST's header, with the secret, up to where more lines go.
+    fn head(&self) -> String {
+        format!("POST {} HTTP/1.1\r\nHost: x\r\nAuthorization: {}\r\n", self.path, self.authorization)
+    }
+
+    fn peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.server.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// What was delivered is there once, nothing else is, and the memory stayed under its bound.
+    fn stood(mut self, what: &str) {
+        self.a_sender_is_answered(what);
+        let peak = self.peak_kib();
+        eprintln!("{what}: at most {} MiB", peak >> 10);
+        assert!(peak < RESIDENT_KIB_MAX, "{what}: {peak} KiB");
+        let rows = self.deployment.run(&["trigger", "deliveries", &self.trigger]);
+        assert_eq!(rows.len() as u64, self.sent, "{what}");
+        self.deployment.verify();
+    }
+}
+
+// Every way in which two readers of one connection may see two different requests is one error for us, and ends the
+// connection: nothing that follows is ever read as a request.
+#[test]
+fn what_two_servers_could_read_differently_is_refused_and_closed() {
+    let mut besieged = Besieged::new();
+    let hidden = "GET /health HTTP/1.1\r\nHost: hidden\r\n\r\n".to_owned();
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let shapes: &[(&str, String)] = &[
+        ("two lengths", format!("Content-Length: 0\r\nContent-Length: 44\r\n\r\n{hidden}")),
+        ("a list of lengths", format!("Content-Length: 0, 44\r\n\r\n{hidden}")),
+        ("a signed length", format!("Content-Length: +4\r\n\r\nabcd{hidden}")),
+        ("a negative length", format!("Content-Length: -1\r\n\r\n{hidden}")),
+        ("a length in hex", format!("Content-Length: 0x4\r\n\r\nabcd{hidden}")),
+        ("an endless length", format!("Content-Length: 99999999999999999999999\r\n\r\n{hidden}")),
+        ("an unknown coding", format!("Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{hidden}")),
+        ("chunked before the last coding", format!("Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{hidden}")),
+        ("chunked, quoted", format!("Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n{hidden}")),
+        ("a space before the colon", format!("Content-Length : 44\r\n\r\n{hidden}")),
+        ("a folded line", format!("X-A: b\r\n Content-Length: 44\r\n\r\n{hidden}")),
+        ("a folded coding", format!("Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n{hidden}")),
+        ("a bare CR in a header", format!("X-A: b\rContent-Length: 44\r\n\r\n{hidden}")),
+        ("a NUL in a header", format!("X-A: b\0c\r\n\r\n{hidden}")),
+        ("a header without a name", format!(": b\r\n\r\n{hidden}")),
+        ("a chunk size with a sign", format!("{chunked}\r\n+5\r\nabcde\r\n0\r\n\r\n{hidden}")),
+        ("a chunk size with 0x", format!("{chunked}\r\n0x5\r\nabcde\r\n0\r\n\r\n{hidden}")),
+        ("an empty chunk size", format!("{chunked}\r\n\r\nabcde\r\n0\r\n\r\n{hidden}")),
+        ("a chunk size that overflows", format!("{chunked}\r\nffffffffffffffff5\r\nabcde\r\n0\r\n\r\n{hidden}")),
+        ("a chunk longer than its size", format!("{chunked}\r\n3\r\nabcde\r\n0\r\n\r\n{hidden}")),
+        ("a chunk ended by LF alone", format!("{chunked}\r\n5\nabcde\n0\n\n{hidden}")),
+        ("an endless chunk extension", format!("{chunked}\r\n5;{}\r\nabcde\r\n0\r\n\r\n{hidden}", "x".repeat(70_000))),
+        ("an endless trailer", format!("{chunked}\r\n0\r\n{}\r\n{hidden}", "x: y\r\n".repeat(20_000))),
+    ];
+    for (what, rest) in shapes {
+        let answer = besieged.say(format!("{}{rest}", besieged.head()).as_bytes());
+        assert!(!answer.contains("\"ok\":true"), "{what}: what was hidden is answered: {answer}");
+        assert!(!answer.contains(" 202 "), "{what}: it was taken in: {answer}");
+        assert!(!answer.contains(" 5"), "{what}: {answer}");
+    }
+    // Of a length and chunks the chunks count (RFC 9112, 6.3), and the connection ends.
+    for lines in [format!("Content-Length: 5\r\n{chunked}"), format!("{chunked}Content-Length: 5\r\n")] {
+        let answer = besieged.say(format!("{}{lines}\r\n0\r\n\r\n{hidden}", besieged.head()).as_bytes());
+        assert!(answer.contains("connection: close") && !answer.contains("\"ok\":true"), "{lines}: {answer}");
+    }
+    besieged.sent += 1;
+    // As plain HTTP/1.1 allows them: a body that looks like a request is a body.
+    let body = &hidden;
+    let answer = besieged.say(format!("{}Content-Length: {}\r\n\r\n{body}", besieged.head(), body.len()).as_bytes());
+    assert!(answer.contains(" 202 ") && !answer.contains("\"ok\":true"), "{answer}");
+    besieged.sent += 1;
+    // Preambles of other protocols, and what is none.
+    for bytes in [
+        &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..],
+        b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
+        b"\0\0\0\0\0\0\0\0\r\n\r\n",
+        b"POST /hooks/x HTTP/9.9\r\n\r\n",
+        b"POST http://other.example/health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /hooks/../health HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET\t/health\tHTTP/1.1\r\n\r\n",
+    ] {
+        let answer = besieged.say(bytes);
+        assert!(!answer.contains("\"ok\":true"), "{bytes:?}: {answer}");
+    }
+    besieged.stood("request smuggling");
+}
+
+#[test]
+fn floods_of_headers_cost_the_limit() {
+    let besieged = Besieged::new();
+    let many: String = (0..5_000).map(|n| format!("x-{n}: {n}\r\n")).collect();
+    let long = format!("x-long: {}\r\n", "x".repeat(1 << 20));
+    let name = format!("{}: x\r\n", "x".repeat(200_000));
+    for lines in [many, long, name] {
+        let answer = besieged.say(format!("{}{lines}Content-Length: 1\r\n\r\nx", besieged.head()).as_bytes());
+        assert!(!answer.contains(" 202 ") && !answer.contains(" 5"), "{answer}");
+    }
+    let path = format!("POST /hooks/{} HTTP/1.1\r\nHost: x\r\n\r\n", "A".repeat(300_000));
+    assert!(!besieged.say(path.as_bytes()).contains(" 5"));
+    // 200 at once that never end their headers, each as long as it may be.
+    let mut streams: Vec<_> = (0..200).map(|_| besieged.connect()).collect();
+    let part = format!("{}x: {}", besieged.head(), "x".repeat(60_000));
+    for stream in &mut streams {
+        stream.write_all(part.as_bytes()).unwrap();
+    }
+    besieged.stood("header floods");
+}
+
+#[test]
+fn unusual_ids_are_ids_or_refused() {
+    let mut besieged = Besieged::new();
+    let (path, authorization) = (besieged.path.clone(), besieged.authorization.clone());
+    let ids: Vec<Vec<u8>> = vec![
+        b"0".to_vec(),
+        b"-1".to_vec(),
+        b"' OR 1=1; DROP TABLE events; --".to_vec(),
+        b"../../etc/passwd".to_vec(),
+        b"%00%0d%0a".to_vec(),
+        b"${jndi:ldap://x/a}".to_vec(),
+        "\u{202E}evil\u{1F525}".as_bytes().to_vec(),
+        b"\xff\xfe\x80".to_vec(),
+        vec![b'i'; 40_000],
+        b"a, b".to_vec(),
+    ];
+    for id in &ids {
+        let post = |id: &[u8], body: &str| {
+            let mut bytes =
+                format!("POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n").into_bytes();
+            bytes.extend(b"X-Delivery-Id: ");
+            bytes.extend(id);
+            bytes.extend(format!("\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len()).bytes());
+            besieged.say(&bytes)
+        };
+        let what = String::from_utf8_lossy(&id[..id.len().min(40)]).into_owned();
+        let first = post(id, "{}");
+        assert!(first.starts_with("HTTP/1.1 202"), "{what}: {first}");
+        let again = post(id, "{}");
+        assert!(again.starts_with("HTTP/1.1 200") && again.contains("\"duplicate\":true"), "{what}: {again}");
+    }
+    besieged.sent += ids.len() as u64;
+    besieged.stood("unusual ids");
+}
