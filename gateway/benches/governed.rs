@@ -24,7 +24,10 @@ use midwatch_events::{
     id::{BotId, ProcessId},
     routine::{Limits, Work},
 };
-use midwatch_gateway::{Gateway, GatewayOptions, decide::Call};
+use midwatch_gateway::{
+    Gateway, GatewayOptions,
+    decide::{Call, Whose},
+};
 use midwatch_log::testing;
 use serde_json::json;
 
@@ -64,7 +67,7 @@ async fn job(engine: &Engine, bot: BotId) -> Job {
 
 /// A call of the tool that does least.
 fn call() -> Call {
-    Call { tool: "computer_list_files".to_owned(), arguments: Ok(json!({"path": "."})), step: None }
+    Call { tool: "computer_list_files".to_owned(), arguments: Ok(json!({"path": "."})), step: None, whose: Whose::Ours }
 }
 
 /// Two durable appends of about the size of a decision and of an outcome, as any caller would make them.

@@ -78,7 +78,7 @@ async fn late(job: &Job, stream: &StreamName, origin: &Origin, command: RunComma
 }
 
 /// Appends the outcome, with all the facts of its decision, and settles the attempt with the result's digest.
-async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duration) -> Result<(), Stop> {
+pub(crate) async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duration) -> Result<(), Stop> {
     let engine = &job.engine;
     let shown = redact_text(&result.text);
     let content = if shown.len() <= CONTENT_BYTES_MAX {

@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Gateway, act, approval,
-    resolve::{Resolved, resolve},
+    resolve::{Resolved, of_the_bot, resolve},
 };
 
 /// One tool call, as the Bot or the recording asks for it.
@@ -38,6 +38,18 @@ pub struct Call {
     pub arguments: Result<Value, String>,
     /// The recording's step, from 1.
     pub step: Option<u32>,
+    /// Whose tool it is.
+    pub whose: Whose,
+}
+
+/// Whose tool a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// One of ours: the gateway carries it out.
+    Ours,
+    /// The Bot's own, and it asks a person before it goes on. Rules can refuse that, or let it wait for a person; they
+    /// cannot say yes in the person's place. The Bot carries it out.
+    TheBots,
 }
 
 /// What the Bot is told.
@@ -85,6 +97,14 @@ impl From<EngineError> for Stop {
     }
 }
 
+/// What a call came to at the door.
+pub(crate) enum Passed {
+    /// It may act now.
+    Allowed(Box<Decided>),
+    /// It may not.
+    Refused(Answer),
+}
+
 /// A decision that stands in the ledger.
 pub(crate) struct Decided {
     pub(crate) decision: Decision,
@@ -128,13 +148,24 @@ impl Gateway {
     /// # Errors
     /// [`Stop`]: the run cannot go on, and the call did not act.
     pub async fn call(&self, job: &Job, call: Call) -> Result<Answer, Stop> {
+        match self.pass(job, &call).await? {
+            Passed::Allowed(decided) => act::act(self, job, &call, *decided).await,
+            Passed::Refused(answer) => Ok(answer),
+        }
+    }
+
+    /// Takes one call to its decision, and no further. Where a rule says to ask, this waits for the answer.
+    ///
+    /// # Errors
+    /// [`Stop`]: the run cannot go on.
+    pub(crate) async fn pass(&self, job: &Job, call: &Call) -> Result<Passed, Stop> {
         let id = CallId::new(job.engine.world().uuid());
         let mut counts = None;
         loop {
-            let decided = self.decide(job, &call, id, counts).await?;
+            let decided = self.decide(job, call, id, counts).await?;
             match decided.decision.decision {
-                DecisionKind::Allowed => return act::act(self, job, &call, decided).await,
-                DecisionKind::Refused => return Ok(refused(&decided)),
+                DecisionKind::Allowed => return Ok(Passed::Allowed(Box::new(decided))),
+                DecisionKind::Refused => return Ok(Passed::Refused(refused(&decided))),
                 // Whatever came of asking, the call is judged again: by the boundary that is in force then.
                 DecisionKind::Asked => approval::wait(job, &decided.decision).await?,
             }
@@ -163,7 +194,10 @@ impl Gateway {
         let basis = basis(job).await?;
         let granted = basis.bot.state.tools.contains(&call.tool) && !basis.bot.state.retired;
         let secrets = job.engine.secrets()?;
-        let mut resolved = resolve(self.tools(), secrets, &call.tool, &call.arguments, granted);
+        let mut resolved = match call.whose {
+            Whose::Ours => resolve(self.tools(), secrets, &call.tool, &call.arguments, granted),
+            Whose::TheBots => of_the_bot(secrets, &call.tool, &call.arguments),
+        };
         if this.contended {
             let sentence = "too many processes make this call at once".to_owned();
             resolved.refusal = Some((RefusalCause::Contended, sentence));
@@ -182,7 +216,7 @@ impl Gateway {
         };
         self.fill(job, &basis, counts, &mut resolved);
         let judgement = self.judged(&basis, &resolved).await;
-        let mut weighed = weigh(job.opened.unattended, &resolved, judgement.as_ref());
+        let mut weighed = weigh(job.opened.unattended, call.whose, &resolved, judgement.as_ref());
         let digest = approval::digest(self, job, call, &resolved, basis.boundary.1)?;
         let anew = approval::weigh(&basis.run.state, &digest, job, &mut weighed);
         let decision = decision(&this, &basis, &resolved, counts, judgement.as_ref(), &weighed);
@@ -353,7 +387,7 @@ impl Weighed {
     }
 }
 
-fn weigh(unattended: bool, resolved: &Resolved, judgement: Option<&Judgement>) -> Weighed {
+fn weigh(unattended: bool, whose: Whose, resolved: &Resolved, judgement: Option<&Judgement>) -> Weighed {
     if let Some((cause, sentence)) = &resolved.refusal {
         return Weighed::refused(Verdict::Deny, *cause, sentence.clone());
     }
@@ -366,6 +400,14 @@ fn weigh(unattended: bool, resolved: &Resolved, judgement: Option<&Judgement>) -
         Said::Deny => Verdict::Deny,
         Said::Ask => Verdict::Ask,
     };
+    // The Bot itself wants a person's word; no rule and no dry run gives it.
+    if whose == Whose::TheBots && (verdict == Verdict::Allow || !judgement.enforced) {
+        if !unattended {
+            return Weighed { decision: DecisionKind::Asked, ..Weighed::let_through(Verdict::Ask, true) };
+        }
+        let sentence = "the Bot asks for a person's word, and nobody is watching".to_owned();
+        return Weighed::refused(Verdict::Ask, RefusalCause::AskUnattended, sentence);
+    }
     // A dry run lets everything through, and records what the verdict would have been.
     if !judgement.enforced {
         return Weighed::let_through(verdict, false);

@@ -89,6 +89,16 @@ pub fn resolve(
     resolved
 }
 
+/// Looks at a call of a tool that is the Bot's own. What it does is not known here, so it counts as one that writes.
+#[must_use]
+pub fn of_the_bot(secrets: &Secrets, tool: &str, arguments: &Result<Value, String>) -> Resolved {
+    let mut resolved = resolve(&[], secrets, tool, arguments, true);
+    resolved.intent = "write_tool";
+    resolved.context.intent = resolved.intent.to_owned();
+    resolved.refusal = arguments.as_ref().err().map(|sentence| (RefusalCause::BadArguments, sentence.clone()));
+    resolved
+}
+
 /// Arguments as they are recorded and as rules see them: secrets redacted, long text as length and keyed digest.
 fn recorded(arguments: &Value, secrets: &Secrets) -> Value {
     let shortened = shorten(&redact(arguments), secrets);

@@ -17,7 +17,7 @@ use midwatch_events::{
     id::{BotId, ProcessId, RoutineId, RunId},
     repeat::RepeatEvent,
     routine::{Limits, RoutineEvent, Work},
-    run::{CallResult, DecisionKind, Outcome, Reason, RefusalCause, RunContent, RunEvent},
+    run::{CallResult, Decision, DecisionKind, Outcome, Reason, RefusalCause, RunContent, RunEvent},
     trigger::Intake,
 };
 use midwatch_log::{Filter, testing};
@@ -26,6 +26,8 @@ use tempfile::TempDir;
 use tokio::{sync::watch, task::JoinSet};
 
 use crate::{Gateway, GatewayOptions};
+
+mod bots;
 
 /// One process of a deployment, with all its roles running.
 struct Process {
@@ -118,6 +120,14 @@ async fn events(engine: &Engine, stream: &StreamName) -> Vec<AnyEvent> {
 async fn all(engine: &Engine) -> Vec<(Recorded, AnyEvent)> {
     let (recorded, _) = engine.log().read_all(0, 100_000, &Filter::default()).await.unwrap();
     recorded.into_iter().map(|recorded| (recorded.clone(), AnyEvent::decode(&recorded).unwrap())).collect()
+}
+
+async fn decisions(engine: &Engine, run: RunId) -> Vec<Decision> {
+    let decided = events(engine, &StreamName::run(run)).await.into_iter().filter_map(|event| match event {
+        AnyEvent::Run(RunEvent::ToolCallDecided(decision), _) => Some(decision),
+        _ => None,
+    });
+    decided.collect()
 }
 
 async fn verified(engine: &Engine) {

@@ -129,7 +129,10 @@ async def stuck(messages, info):
 
 
 async def gated(messages, info):
-    """Calls a tool of the server's own that wants a person's yes."""
+    """Calls a tool of the server's own that wants a person's yes, and says what came of it."""
+    if answers := results(messages):
+        yield f"Outcome: {answers[-1]}"
+        return
     for delta in call(0, "wire_money", {"amount": 5}, "call_wire"):
         yield delta
 

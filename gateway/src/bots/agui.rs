@@ -7,6 +7,7 @@ mod assemble;
 mod event;
 mod history;
 mod sse;
+mod state;
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{redact::redact_text, tools::ToolDefinition};
 use assemble::{Assembler, Stop};
-pub use event::{Interrupt, Usage};
+pub use event::{Interrupt, Subagent, Usage};
 pub use history::{History, Message, ToolCall};
 use sse::{Decoder, Unreadable};
 
@@ -75,6 +76,33 @@ pub struct RunInput<'a> {
     pub history: &'a History,
     /// The tools on offer.
     pub tools: &'a [ToolDefinition],
+    /// The Bot's state, as the last run left it; an empty object before the first.
+    pub state: &'a Value,
+    /// One answer to each interrupt the last run ended with; else empty.
+    pub resume: &'a [Resume],
+}
+
+/// What becomes of something the Bot wanted to know before it goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resume {
+    /// The interrupt's name.
+    pub interrupt_id: String,
+    /// Whether there is an answer.
+    pub status: ResumeStatus,
+    /// The answer. A no is an answer too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+}
+
+/// Whether an interrupt has an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ResumeStatus {
+    /// It has.
+    Resolved,
+    /// Nobody will answer it.
+    Cancelled,
 }
 
 /// What a run brought, as messages for the history.
@@ -84,6 +112,10 @@ pub struct Produced {
     pub messages: Vec<Message>,
     /// What the models took; empty when the Bot does not say.
     pub usage: Vec<Usage>,
+    /// What became of the agents it sent off, in order.
+    pub subagents: Vec<Subagent>,
+    /// What its state has become.
+    pub state: Value,
 }
 
 impl Produced {
@@ -192,7 +224,9 @@ struct RunAgentInput<'a> {
     // Servers of protocol 0.x refuse a request without these.
     context: [Value; 0],
     forwarded_props: Value,
-    state: Value,
+    state: &'a Value,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    resume: &'a [Resume],
 }
 
 impl AguiClient {
@@ -238,7 +272,7 @@ impl AguiClient {
             let sentence = format!("The Bot answered {kind} and no stream of events.");
             return Err(RunFailure::Broken { sentence, produced: Box::default() });
         }
-        let mut assembler = Assembler::new(input.history, self.options.message_limit);
+        let mut assembler = Assembler::new(input.history, input.state, self.options.message_limit);
         let stopped = self.read(response, &mut assembler).await;
         let (produced, ending) = assembler.finish();
         let produced = Box::new(produced);
@@ -266,7 +300,8 @@ impl AguiClient {
             tools: input.tools.iter().map(offered).collect(),
             context: [],
             forwarded_props: json!({}),
-            state: json!({}),
+            state: input.state,
+            resume: input.resume,
         };
         let request = self.http.post(self.url.clone()).header(header::ACCEPT, "text/event-stream").json(&body);
         let response = match timeout(self.options.stall, request.send()).await {

@@ -25,7 +25,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::{Answer, AnswerKind, Call, Stop};
-use crate::{Gateway, GatewayOptions};
+use crate::{Gateway, GatewayOptions, decide::Whose};
 
 mod approvals;
 mod secrets;
@@ -75,7 +75,7 @@ impl Process {
 
     async fn call(&self, job: &Job, tool: &str) -> Result<Answer, Stop> {
         let arguments = Ok(json!({"path": "same.txt", "contents": "x"}));
-        self.gateway.call(job, Call { tool: tool.to_owned(), arguments, step: None }).await
+        self.gateway.call(job, Call { tool: tool.to_owned(), arguments, step: None, whose: Whose::Ours }).await
     }
 }
 

@@ -1,6 +1,8 @@
 //! An instruction: the Bot's own loop over AG-UI. Each call it asks for is decided, carried out and answered; then it
 //! is asked to go on, with the whole history, until it has nothing more to ask for.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use midwatch_commands::{
     bot::Bot,
     run::{Run, RunCommand},
@@ -17,74 +19,200 @@ use midwatch_events::{
 };
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::runs::Runs;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{failed, headline};
 use crate::{
-    Gateway,
-    bots::agui::{AguiClient, AguiOptions, Ending as BotEnding, History, Message, Produced, RunFailure, RunInput},
+    Gateway, act,
+    bots::agui::{
+        AguiClient, AguiOptions, Ending as BotEnding, History, Interrupt, Message, Produced, Resume, ResumeStatus,
+        RunFailure, RunInput, RunOutcome, ToolCall, UnusableEndpoint,
+    },
     brief::Brief,
-    decide::{AnswerKind, Call, Stop},
+    decide::{AnswerKind, Call, Decided, Passed, Stop, Whose},
     redact::redact_text,
-    tools::ToolDefinition,
+    tools::{ToolDefinition, ToolResult},
 };
 
 /// Messages of one turn are recorded up to this many bytes; an event has a limit.
 const MESSAGES_BYTES_MAX: usize = 40 << 10;
 
+/// A conversation of more than this many bytes is sent with its oldest results cut; about what a model of 128,000
+/// tokens can read.
+const HISTORY_BYTES_MAX: usize = 384 << 10;
+
+/// Does an instruction: the brief, then turn by turn.
 pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
     let bot = job.engine.load::<Bot>(&StreamName::bot(job.opened.bot)).await?.state;
     let Some(url) = &bot.agui else {
         let sentence = "This Bot has no AG-UI endpoint; it can only replay recordings.".to_owned();
         return Ok(failed(Reason::Error, sentence));
     };
-    let client = match AguiClient::new(url, AguiOptions::default()) {
-        Ok(client) => client,
-        Err(error) => return Ok(failed(Reason::Error, error.to_string())),
-    };
-    let tools: Vec<ToolDefinition> =
-        gateway.tools().iter().filter(|tool| bot.tools.contains(&tool.name)).cloned().collect();
-    let mut history = History::new();
-    history.say(brief(job).await?);
-    let thread = job.run.to_string();
-    for turn in 1.. {
-        command(job, RunCommand::StartTurn { take: job.take }).await?;
-        let run_id = format!("{thread}-{turn}");
-        let input = RunInput { thread_id: &thread, run_id: &run_id, history: &history, tools: &tools };
-        // The client watches itself: an answer may take long as long as pieces of it come.
-        let busy = job.progress.busy();
-        let answered = client.run(input).await;
-        drop(busy);
-        let outcome = match answered {
-            Ok(outcome) => outcome,
-            Err(failure) => return broken(job, turn, failure).await,
-        };
-        finish_turn(job, &outcome.produced).await?;
-        match &outcome.ending {
-            BotEnding::Finished => {}
-            BotEnding::Interrupted(_) => {
-                let sentence = "The Bot asked for an approval, and nobody is there to give it.".to_owned();
-                return Ok(failed(Reason::Error, sentence));
-            }
-            BotEnding::Cancelled => {
-                return Ok(failed(Reason::Error, "The Bot says that it was cancelled.".to_owned()));
-            }
-        }
-        history.extend(&outcome.produced.messages);
-        let pending: Vec<_> = outcome.produced.pending().cloned().collect();
-        if pending.is_empty() {
-            return Ok(finished(&outcome.produced));
-        }
-        for call in pending {
-            let arguments = serde_json::from_str::<Value>(&call.arguments)
-                .map_err(|error| format!("The arguments are not JSON: {error}."));
-            let asked = Call { tool: call.name.clone(), arguments, step: None };
-            let answer = gateway.call(job, asked).await?;
-            let error = (answer.kind != AnswerKind::Done).then(|| answer.sentence.unwrap_or_default());
-            history.answer(&call.id, answer.text, error);
-        }
+    let instruction = job.work.instruction.as_deref().unwrap_or("(the instruction was erased)");
+    let brief = brief(job, instruction).await?;
+    match Conversation::new(gateway, job, &bot, url, brief) {
+        Ok(conversation) => conversation.hold().await,
+        Err(error) => Ok(failed(Reason::Error, error.to_string())),
     }
-    Ok(failed(Reason::Error, "The Bot never finished.".to_owned()))
+}
+
+/// Goes on where a recording failed. What it did is done, so nothing here may be retried from the start.
+pub(super) async fn take_over(gateway: &Gateway, job: &Job, over: &str) -> Result<Ending, Stop> {
+    let bot = job.engine.load::<Bot>(&StreamName::bot(job.opened.bot)).await?.state;
+    let lost = |why: &str| failed(Reason::HandOverFailed, format!("{over}\n\n{why}"));
+    let Some(url) = &bot.agui else {
+        return Ok(lost("The Bot cannot take over: it has no AG-UI endpoint."));
+    };
+    let brief = brief(job, over).await?;
+    let ending = match Conversation::new(gateway, job, &bot, url, brief) {
+        Ok(conversation) => conversation.hold().await?,
+        Err(error) => return Ok(lost(&error.to_string())),
+    };
+    Ok(match ending.outcome {
+        Outcome::Failed => lost(&format!("The Bot took over, and failed: {}", ending.error.unwrap_or(ending.headline))),
+        _ => ending,
+    })
+}
+
+/// A Bot's own call that was allowed, and is under way there.
+struct UnderWay {
+    call: String,
+    decided: Box<Decided>,
+    since: Duration,
+}
+
+/// One run's conversation with a Bot.
+struct Conversation<'j> {
+    gateway: &'j Gateway,
+    job: &'j Job,
+    client: AguiClient,
+    tools: Vec<ToolDefinition>,
+    history: History,
+    state: Value,
+    resume: Vec<Resume>,
+    under_way: Vec<UnderWay>,
+}
+
+impl<'j> Conversation<'j> {
+    fn new(gateway: &'j Gateway, job: &'j Job, bot: &Bot, url: &str, brief: String) -> Result<Self, UnusableEndpoint> {
+        let client = AguiClient::new(url, AguiOptions::default())?;
+        let tools = gateway.tools().iter().filter(|tool| bot.tools.contains(&tool.name)).cloned().collect();
+        let mut history = History::new();
+        history.say(brief);
+        let state = Value::Object(serde_json::Map::new());
+        Ok(Self { gateway, job, client, tools, history, state, resume: Vec::new(), under_way: Vec::new() })
+    }
+
+    /// Turn by turn, until the Bot has nothing more to ask for.
+    async fn hold(mut self) -> Result<Ending, Stop> {
+        let job = self.job;
+        for turn in 1.. {
+            command(job, RunCommand::StartTurn { take: job.take }).await?;
+            let outcome = match self.turn(turn).await {
+                Ok(outcome) => outcome,
+                Err(failure) => return broken(job, turn, failure).await,
+            };
+            let RunOutcome { produced, ending } = outcome;
+            finish_turn(job, &produced).await?;
+            self.settle(&produced).await?;
+            self.history.extend(&produced.messages);
+            self.state.clone_from(&produced.state);
+            let interrupts = match ending {
+                BotEnding::Finished => Vec::new(),
+                BotEnding::Interrupted(interrupts) => interrupts,
+                BotEnding::Cancelled => {
+                    return Ok(failed(Reason::Error, "The Bot says that it was cancelled.".to_owned()));
+                }
+            };
+            let about: BTreeSet<&str> = interrupts.iter().filter_map(|one| one.tool_call_id.as_deref()).collect();
+            let pending: Vec<ToolCall> =
+                produced.pending().filter(|call| !about.contains(call.id.as_str())).cloned().collect();
+            if pending.is_empty() && interrupts.is_empty() {
+                return Ok(finished(&produced));
+            }
+            for call in pending {
+                let asked =
+                    Call { tool: call.name, arguments: arguments(&call.arguments), step: None, whose: Whose::Ours };
+                let answer = self.gateway.call(job, asked).await?;
+                let error = (answer.kind != AnswerKind::Done).then(|| answer.sentence.unwrap_or_default());
+                self.history.answer(&call.id, answer.text, error);
+            }
+            for interrupt in interrupts {
+                let answer = self.asked(interrupt).await?;
+                self.resume.push(answer);
+            }
+        }
+        Ok(failed(Reason::Error, "The Bot never finished.".to_owned()))
+    }
+
+    async fn turn(&mut self, turn: u32) -> Result<RunOutcome, RunFailure> {
+        let thread = self.job.run.to_string();
+        let run_id = format!("{thread}-{turn}");
+        let resume = std::mem::take(&mut self.resume);
+        let history = self.history.fitted(HISTORY_BYTES_MAX);
+        let input = RunInput {
+            thread_id: &thread,
+            run_id: &run_id,
+            history: &history,
+            tools: &self.tools,
+            state: &self.state,
+            resume: &resume,
+        };
+        // The client watches itself: an answer may take long as long as pieces of it come.
+        let _busy = self.job.progress.busy();
+        self.client.run(input).await
+    }
+
+    /// The Bot wants a person's word before it goes on. A no is an answer too; what only a person could write is not
+    /// asked for where nobody is.
+    async fn asked(&mut self, interrupt: Interrupt) -> Result<Resume, Stop> {
+        let yes_or_no = interrupt.is_yes_or_no();
+        let Interrupt { id: interrupt_id, message, tool_call_id, .. } = interrupt;
+        let cancelled = |interrupt_id| Resume { interrupt_id, status: ResumeStatus::Cancelled, payload: None };
+        if !yes_or_no {
+            return Ok(cancelled(interrupt_id));
+        }
+        let made = tool_call_id.as_deref().and_then(|id| self.history.call(id)).cloned();
+        let (tool, arguments) = match made {
+            Some(made) => (made.name, arguments(&made.arguments)),
+            None => ("interrupt".to_owned(), Ok(json!({ "message": message }))),
+        };
+        let call = Call { tool, arguments, step: None, whose: Whose::TheBots };
+        let payload = match self.gateway.pass(self.job, &call).await? {
+            Passed::Refused(answer) => {
+                json!({ "approved": false, "reason": answer.sentence.unwrap_or_default() })
+            }
+            Passed::Allowed(decided) => {
+                let since = self.job.engine.world().clock.monotonic();
+                let call = tool_call_id.unwrap_or_default();
+                self.under_way.push(UnderWay { call, decided, since });
+                json!({ "approved": true })
+            }
+        };
+        Ok(Resume { interrupt_id, status: ResumeStatus::Resolved, payload: Some(payload) })
+    }
+
+    /// Records the outcome of the Bot's own calls that were allowed: their results came with this turn. One without a
+    /// result is not known to have worked.
+    async fn settle(&mut self, produced: &Produced) -> Result<(), Stop> {
+        for UnderWay { call, decided, since } in std::mem::take(&mut self.under_way) {
+            let result = produced.messages.iter().find_map(|message| match message {
+                Message::Tool { tool_call_id, content, error, .. } if *tool_call_id == call => {
+                    Some(ToolResult { ok: error.is_none(), text: content.clone() })
+                }
+                _ => None,
+            });
+            let result = result.unwrap_or_else(|| ToolResult::failed("the Bot did not say what came of it"));
+            let took = self.job.engine.world().clock.monotonic().saturating_sub(since);
+            act::record(self.job, &decided, &result, took).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of a call, or why they are none.
+fn arguments(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("The arguments are not JSON: {error}."))
 }
 
 fn finished(produced: &Produced) -> Ending {
@@ -116,14 +244,20 @@ async fn broken(job: &Job, turn: u32, failure: RunFailure) -> Result<Ending, Sto
 
 async fn finish_turn(job: &Job, produced: &Produced) -> Result<(), Stop> {
     let calls = u32::try_from(produced.pending().count()).unwrap_or(u32::MAX);
-    let messages = messages(&produced.messages);
+    let messages = messages(produced);
     command(job, RunCommand::FinishTurn { take: job.take, calls, messages }).await
 }
 
 /// The messages as they are recorded: redacted, and cut where an event could not hold them.
-fn messages(produced: &[Message]) -> String {
-    let text = serde_json::to_value(produced).map(|value| crate::redact::redact(&value).to_string());
-    let text = redact_text(&text.unwrap_or_default());
+fn messages(produced: &Produced) -> String {
+    let said = serde_json::to_value(&produced.messages).unwrap_or_default();
+    let sent_off = serde_json::to_value(&produced.subagents).unwrap_or_default();
+    let both = [said, sent_off].into_iter().filter_map(|list| match list {
+        Value::Array(items) => Some(items),
+        _ => None,
+    });
+    let recorded = Value::Array(both.flatten().collect());
+    let text = redact_text(&crate::redact::redact(&recorded).to_string());
     if text.len() <= MESSAGES_BYTES_MAX {
         return text;
     }
@@ -131,7 +265,7 @@ fn messages(produced: &[Message]) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    serde_json::json!({"cut": true, "bytes": text.len(), "start": &text[..end / 2]}).to_string()
+    json!({"cut": true, "bytes": text.len(), "start": &text[..end / 2]}).to_string()
 }
 
 async fn command(job: &Job, command: RunCommand) -> Result<(), Stop> {
@@ -142,7 +276,7 @@ async fn command(job: &Job, command: RunCommand) -> Result<(), Stop> {
     Ok(())
 }
 
-async fn brief(job: &Job) -> Result<String, Stop> {
+async fn brief(job: &Job, instruction: &str) -> Result<String, Stop> {
     let payload = match job.opened.delivery {
         None => None,
         Some(delivery) => job.engine.reading(delivery).await?,
@@ -150,7 +284,7 @@ async fn brief(job: &Job) -> Result<String, Stop> {
     let previous = previous(job).await?;
     let tag = format!("data-{}", uuid::Uuid::from_bytes(job.engine.world().random::<16>()).simple());
     let brief = Brief {
-        instruction: job.work.instruction.as_deref().unwrap_or("(the instruction was erased)"),
+        instruction,
         unattended: job.opened.unattended,
         previous: previous.as_deref(),
         payload: payload.as_deref(),

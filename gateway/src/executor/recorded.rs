@@ -5,10 +5,10 @@ use midwatch_engine::runner::{Ending, Job};
 use midwatch_events::run::{Outcome, Reason};
 use serde_json::Value;
 
-use super::failed;
+use super::{failed, instruction};
 use crate::{
     Gateway,
-    decide::{AnswerKind, Call, Stop},
+    decide::{AnswerKind, Call, Stop, Whose},
     redact::redact_text,
 };
 
@@ -20,7 +20,8 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
     let total = plan.steps.len();
     for (at, step) in plan.steps.into_iter().enumerate() {
         let number = u32::try_from(at + 1).unwrap_or(u32::MAX);
-        let call = Call { tool: step.tool.clone(), arguments: Ok(step.arguments), step: Some(number) };
+        let call =
+            Call { tool: step.tool.clone(), arguments: Ok(step.arguments), step: Some(number), whose: Whose::Ours };
         let answer = gateway.call(job, call).await?;
         let sentence = answer.sentence.unwrap_or_default();
         match answer.kind {
@@ -28,7 +29,7 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
             AnswerKind::Failed => {
                 let error = redact_text(&sentence);
                 let over = HandOver { goal: plan.goal, number, total, purpose: step.purpose, tool: step.tool, error };
-                return Ok(failed(Reason::HandOverFailed, over.text()));
+                return instruction::take_over(gateway, job, &over.text()).await;
             }
             AnswerKind::Refused => {
                 let purpose = step.purpose.map(|purpose| format!(" ({purpose})")).unwrap_or_default();
@@ -61,7 +62,7 @@ impl HandOver {
         let Self { goal, number, total, purpose, tool, error } = self;
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "(not said)".to_owned());
         format!(
-            "Step {number} of {total} of a recording failed, and no Bot can take over here.\n\
+            "Step {number} of {total} of a recording failed.\n\
              purpose: {}\ntool: {tool}\nerror: {error}\ngoal: {}\n\
              Earlier steps are done, finish from here.",
             or_none(purpose),

@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+
 use super::{
     Ending, Produced,
-    event::{Chunk, Encrypted, Event, Item, Kind, Outcome, Role, RunError, ToolResult, Usage},
+    event::{Chunk, Encrypted, Event, Item, Kind, Outcome, Role, RunError, Subagent, ToolResult, Usage},
     history::{History, Message, ToolCall},
+    state::State,
 };
 
 /// More messages, calls and answers than this in one run are no conversation.
@@ -63,18 +66,22 @@ pub(super) struct Assembler {
     /// What chunks without a name go on with. It is open too.
     chunk: Option<Item>,
     usage: Vec<Usage>,
+    state: State,
+    subagents: Vec<Subagent>,
     sent_messages: BTreeSet<String>,
     sent_calls: BTreeSet<String>,
     message_limit: usize,
 }
 
 impl Assembler {
-    /// Begins a run that was sent `history`. No text and no arguments may have more than `message_limit` bytes.
-    pub(super) fn new(history: &History, message_limit: usize) -> Self {
+    /// Begins a run that was sent `history` and `state`. No text, no arguments and no state may have more than
+    /// `message_limit` bytes.
+    pub(super) fn new(history: &History, state: &Value, message_limit: usize) -> Self {
         let messages = history.messages();
         Self {
             sent_messages: messages.iter().map(|message| message.id().to_owned()).collect(),
             sent_calls: messages.iter().flat_map(Message::tool_calls).map(|call| call.id.clone()).collect(),
+            state: State::new(state.clone(), message_limit),
             message_limit,
             ..Self::default()
         }
@@ -102,7 +109,8 @@ impl Assembler {
             (Phase::Running, Event::RunStarted) => violation("started a run inside a run"),
             (Phase::Running, event) => {
                 self.take_running(event)?;
-                if self.entries.len() + self.calls.len() + self.answers.len() > MAX_ITEMS {
+                let items = self.entries.len() + self.calls.len() + self.answers.len() + self.subagents.len();
+                if items > MAX_ITEMS {
                     return violation(format!("sent more than {MAX_ITEMS} messages and calls in one run"));
                 }
                 Ok(())
@@ -138,6 +146,12 @@ impl Assembler {
             }
             Event::Encrypted(encrypted) => {
                 self.take_encrypted(encrypted);
+                Ok(())
+            }
+            Event::State(state) => self.state.replace(state).map_or_else(violation, Ok),
+            Event::StateDelta(delta) => self.state.change(delta.as_ref()).map_or_else(violation, Ok),
+            Event::Subagent(subagent) => {
+                self.subagents.push(subagent);
                 Ok(())
             }
             Event::RunFinished(finished) => {
@@ -370,7 +384,8 @@ impl Assembler {
             Phase::Finished(ending) => Some(ending),
             Phase::Waiting | Phase::Running => None,
         };
-        (Produced { messages, usage: self.usage }, ending)
+        let (usage, subagents) = (self.usage, self.subagents);
+        (Produced { messages, usage, subagents, state: self.state.into_value() }, ending)
     }
 }
 

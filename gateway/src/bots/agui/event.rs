@@ -2,6 +2,7 @@
 //!
 //! Members we do not read are not checked, and neither are events we do not read.
 
+use json_patch::Patch;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -27,7 +28,13 @@ pub(super) enum Event {
     Result(ToolResult),
     Snapshot(Vec<Message>),
     Encrypted(Encrypted),
-    /// One we do not read, but which ends a stream of chunks: a step, state, a custom event.
+    /// The Bot's own state, whole.
+    State(Value),
+    /// What of it changes, as RFC 6902 says; what cannot be read as that is no change.
+    StateDelta(Option<Patch>),
+    /// An agent that the Bot has sent off, and how it fared.
+    Subagent(Subagent),
+    /// One we do not read, but which ends a stream of chunks: a step, a custom event.
     ClosesChunk,
     /// One we do not read, or do not know.
     Other,
@@ -101,6 +108,47 @@ pub struct Interrupt {
     /// The call it is about.
     #[serde(default)]
     pub tool_call_id: Option<String>,
+    /// JSON schema of the answer it can use.
+    #[serde(default)]
+    pub response_schema: Option<Value>,
+}
+
+impl Interrupt {
+    /// Whether a yes or a no answers it. Anything else would have to be written by a person.
+    #[must_use]
+    pub fn is_yes_or_no(&self) -> bool {
+        let asked = self.response_schema.as_ref().map(|schema| &schema["properties"]["approved"]);
+        match asked {
+            Some(approved) => approved.is_object(),
+            None => matches!(self.reason.as_str(), "tool_call" | "confirmation"),
+        }
+    }
+}
+
+/// Something that became of an agent the Bot has sent off: recorded, and never sent back.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Subagent {
+    /// The event: `SUBAGENT_STARTED`, `SUBAGENT_FINISHED` or `SUBAGENT_ERROR`.
+    #[serde(rename = "type")]
+    pub event: String,
+    /// The Bot's name for its run.
+    pub subagent_run_id: String,
+    /// What it is called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The call that sent it off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_tool_call_id: Option<String>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Value>,
 }
 
 /// What one model took, as the Bot says. Cached and reasoning tokens are parts of the totals.
@@ -221,6 +269,16 @@ struct Snapshot {
     messages: Vec<Value>,
 }
 
+#[derive(Deserialize)]
+struct StateSnapshot {
+    snapshot: Value,
+}
+
+#[derive(Deserialize)]
+struct StateDelta {
+    delta: Vec<Value>,
+}
+
 /// Reads one event.
 ///
 /// # Errors
@@ -241,8 +299,13 @@ pub(super) fn parse(data: &str) -> Result<Event, String> {
         "MESSAGES_SNAPSHOT" => snapshot(&read(name, data)?),
         "REASONING_ENCRYPTED_VALUE" => Event::Encrypted(read(name, data)?),
         "RAW" | "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" => Event::Other,
-        "STEP_STARTED" | "STEP_FINISHED" | "STATE_SNAPSHOT" | "STATE_DELTA" | "CUSTOM" | "REASONING_START"
-        | "REASONING_END" => Event::ClosesChunk,
+        "STATE_SNAPSHOT" => Event::State(read::<StateSnapshot>(name, data)?.snapshot),
+        "STATE_DELTA" => {
+            let StateDelta { delta } = read(name, data)?;
+            Event::StateDelta(serde_json::from_value(Value::Array(delta)).ok())
+        }
+        "SUBAGENT_STARTED" | "SUBAGENT_FINISHED" | "SUBAGENT_ERROR" => Event::Subagent(read(name, data)?),
+        "STEP_STARTED" | "STEP_FINISHED" | "CUSTOM" | "REASONING_START" | "REASONING_END" => Event::ClosesChunk,
         _ => streamed(name, data)?,
     })
 }

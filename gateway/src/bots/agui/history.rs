@@ -1,6 +1,11 @@
 //! The messages a Bot is sent: all of them, each time.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+/// What is left of a result that is cut, in characters.
+const CUT_CHARS: usize = 200;
 
 /// One message, as it is on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,11 +193,42 @@ impl History {
         self.insert_answer(call, message)
     }
 
+    /// The last call of that name.
+    #[must_use]
+    pub fn call(&self, id: &str) -> Option<&ToolCall> {
+        self.messages.iter().rev().flat_map(Message::tool_calls).find(|call| call.id == id)
+    }
+
     /// Calls without an answer. A run must not be started before each has one.
     #[must_use]
     pub fn unanswered(&self) -> Vec<&ToolCall> {
         let calls = self.messages.iter().enumerate().flat_map(|(at, m)| m.tool_calls().iter().map(move |c| (at, c)));
         calls.filter(|(at, call)| !self.is_answered(*at, &call.id)).map(|(_, call)| call).collect()
+    }
+
+    /// The same conversation in at most about `limit` bytes, as it is sent: while it is longer, the oldest results of
+    /// tools are cut first, and each says that it was. What was said, thought and called is never cut.
+    #[must_use]
+    pub fn fitted(&self, limit: usize) -> Cow<'_, Self> {
+        let mut bytes = self.to_json().map_or(0, |text| text.len());
+        if bytes <= limit {
+            return Cow::Borrowed(self);
+        }
+        let mut fitted = self.clone();
+        for message in &mut fitted.messages {
+            if let Message::Tool { content, .. } = message
+                && content.len() > CUT_CHARS * 4
+            {
+                let whole = content.len();
+                let start: String = content.chars().take(CUT_CHARS).collect();
+                *content = format!("{start}\n[cut: this result had {whole} bytes; the conversation became too long]");
+                bytes -= whole - content.len();
+            }
+            if bytes <= limit {
+                break;
+            }
+        }
+        Cow::Owned(fitted)
     }
 
     /// As JSON text: an array of messages, the same bytes for the same messages.
@@ -321,6 +357,28 @@ mod tests {
         assert!(history.answer("a", "A again", None));
         assert!(history.unanswered().is_empty());
         assert_eq!(history.messages()[3].answers(), Some("a"));
+    }
+
+    #[test]
+    fn the_oldest_results_are_cut_first_and_say_so() {
+        let mut history = History::new();
+        history.say("w".repeat(5_000));
+        for name in ["a", "b", "c"] {
+            history.extend(&[assistant(&format!("m-{name}"), "", vec![call(name)])]);
+            assert!(history.answer(name, "r".repeat(10_000), None));
+        }
+        assert_eq!(*history.fitted(100_000), history);
+        let fitted = history.fitted(27_000);
+        let results = fitted.messages().iter().filter_map(|message| match message {
+            Message::Tool { content, .. } => Some(content.as_str()),
+            _ => None,
+        });
+        let results: Vec<_> = results.collect();
+        assert!(results[0].ends_with("[cut: this result had 10000 bytes; the conversation became too long]"));
+        assert_eq!((results[1].len(), results[2].len()), (10_000, 10_000));
+        assert!(fitted.to_json().unwrap().len() <= 27_000);
+        // What was said stays, whatever the limit.
+        assert!(history.fitted(10).to_json().unwrap().contains(&"w".repeat(5_000)));
     }
 
     #[test]

@@ -74,7 +74,14 @@ impl Peer {
     async fn turn(&self, bot: &str) -> Result<RunOutcome, RunFailure> {
         let mut history = History::new();
         history.say("go");
-        let input = RunInput { thread_id: "thread", run_id: "run", history: &history, tools: &[] };
+        let input = RunInput {
+            thread_id: "thread",
+            run_id: "run",
+            history: &history,
+            tools: &[],
+            state: &json!({}),
+            resume: &[],
+        };
         self.client(bot, AguiOptions::default()).run(input).await
     }
 
@@ -89,7 +96,14 @@ impl Peer {
         history.say("go");
         for turn in 1..=turns {
             let run_id = format!("run-{turn}");
-            let input = RunInput { thread_id: "thread", run_id: &run_id, history: &history, tools: &tools };
+            let input = RunInput {
+                thread_id: "thread",
+                run_id: &run_id,
+                history: &history,
+                tools: &tools,
+                state: &json!({}),
+                resume: &[],
+            };
             let outcome = client.run(input).await.unwrap();
             assert_eq!(outcome.ending, Ending::Finished);
             history.extend(&outcome.produced.messages);
@@ -202,7 +216,7 @@ async fn failures_say_whether_anything_had_begun() {
     assert!(matches!(nowhere, RunFailure::Rejected { status: 404, .. }), "{nowhere:?}");
 
     let history = History::new();
-    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[] };
+    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[], state: &json!({}), resume: &[] };
     let empty = peer.client("chat", AguiOptions::default()).run(input).await.unwrap_err();
     assert!(matches!(empty, RunFailure::BotError { .. }), "a server that is told nothing says so: {empty:?}");
 }
@@ -212,7 +226,7 @@ async fn silence_and_the_deadline_end_a_turn() {
     let peer = start();
     let mut history = History::new();
     history.say("go");
-    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[] };
+    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[], state: &json!({}), resume: &[] };
     let options = AguiOptions { stall: Duration::from_secs(1), ..AguiOptions::default() };
     let Err(RunFailure::Silent { sentence, produced }) = peer.client("stuck", options.clone()).run(input).await else {
         panic!("it is stuck")
@@ -230,7 +244,16 @@ async fn a_server_killed_in_the_middle_of_its_answer_is_a_failure() {
     let turn = tokio::spawn(async move {
         let mut history = History::new();
         history.say("go");
-        client.run(RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[] }).await
+        client
+            .run(RunInput {
+                thread_id: "t",
+                run_id: "r",
+                history: &history,
+                tools: &[],
+                state: &json!({}),
+                resume: &[],
+            })
+            .await
     });
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     peer.process.kill().unwrap();

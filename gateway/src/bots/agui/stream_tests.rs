@@ -87,7 +87,7 @@ fn quick() -> AguiOptions {
 async fn run(url: &str, options: AguiOptions) -> Result<RunOutcome, RunFailure> {
     let mut history = History::new();
     history.say("go");
-    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[] };
+    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[], state: &json!({}), resume: &[] };
     client(url, options).run(input).await
 }
 
@@ -142,8 +142,14 @@ async fn the_request_carries_everything_both_eras_need() {
     let (url, server) = serve(vec![http(200, "text/event-stream; charset=utf-8", &sse(&events))], Then::Closes).await;
     let mut history = History::new();
     history.say("go");
-    let input =
-        RunInput { thread_id: "any thread", run_id: "any run", history: &history, tools: &files::definitions() };
+    let input = RunInput {
+        thread_id: "any thread",
+        run_id: "any run",
+        history: &history,
+        tools: &files::definitions(),
+        state: &json!({}),
+        resume: &[],
+    };
     let options = AguiOptions { authorization: Some("Bearer abc".to_owned()), ..AguiOptions::default() };
     client(&url, options).run(input).await.unwrap();
     let request = server.await.unwrap();
@@ -319,7 +325,7 @@ async fn a_snapshot_of_what_was_sent_brings_nothing_twice() {
         json!({ "type": "RUN_FINISHED" }),
     ];
     let (url, _server) = serve(vec![http(200, "text/event-stream", &sse(&events))], Then::Closes).await;
-    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[] };
+    let input = RunInput { thread_id: "t", run_id: "r", history: &history, tools: &[], state: &json!({}), resume: &[] };
     let outcome = client(&url, AguiOptions::default()).run(input).await.unwrap();
     assert_eq!(outcome.produced.pending().count(), 0);
     assert_eq!(outcome.produced.messages.len(), 1);

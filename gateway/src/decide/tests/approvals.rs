@@ -9,6 +9,7 @@ use midwatch_events::{
 use midwatch_projections::run_approvals::{ApprovalRow, Approvals};
 
 use super::*;
+use crate::decide::Whose;
 
 /// A boundary that asks about every write; `more` are further members of the rule.
 fn asking(more: &str) -> String {
@@ -26,7 +27,7 @@ async fn publish(process: &Process, document: &str) {
 
 fn write(path: &str, contents: &str) -> Call {
     let arguments = Ok(json!({"path": path, "contents": contents}));
-    Call { tool: WRITE.to_owned(), arguments, step: None }
+    Call { tool: WRITE.to_owned(), arguments, step: None, whose: Whose::Ours }
 }
 
 /// Makes a call in a task of its own.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::decide::Whose;
 
 /// Each its own, so that a finding says which place leaked.
 fn secret(n: u32) -> String {
@@ -58,7 +59,7 @@ async fn no_secret_of_a_call_or_its_result_reaches_the_ledger() {
     let bot = bot(&process.engine).await;
     let job = process.job(bot).await;
     let call = |tool: &str, arguments: Result<Value, String>| {
-        let call = Call { tool: tool.to_owned(), arguments, step: None };
+        let call = Call { tool: tool.to_owned(), arguments, step: None, whose: Whose::Ours };
         process.gateway.call(&job, call)
     };
     for arguments in everywhere() {

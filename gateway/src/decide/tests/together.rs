@@ -8,6 +8,7 @@ use midwatch_events::{
 };
 
 use super::*;
+use crate::decide::Whose;
 
 /// Promise 5, G1: two processes that make the same call 1,000 times between them count 1 to 1,000, each once.
 async fn a_thousand_equal_calls(name: &str, url: &str) {
@@ -70,7 +71,11 @@ async fn no_decision_after_the_answer_carries_an_older_boundary() {
             callers.spawn(async move {
                 for m in 0..40 {
                     let arguments = Ok(json!({"path": format!("{n}-{}.txt", m % 7), "contents": "x"}));
-                    process.gateway.call(&job, Call { tool: WRITE.to_owned(), arguments, step: None }).await.unwrap();
+                    process
+                        .gateway
+                        .call(&job, Call { tool: WRITE.to_owned(), arguments, step: None, whose: Whose::Ours })
+                        .await
+                        .unwrap();
                 }
             });
         }
@@ -113,7 +118,7 @@ async fn everything_stops_under_load_and_what_was_decided_is_listed() {
             callers.spawn(async move {
                 for m in 0.. {
                     let arguments = Ok(json!({"path": format!("{n}-{}.txt", m % 5), "contents": "x"}));
-                    let call = Call { tool: WRITE.to_owned(), arguments, step: None };
+                    let call = Call { tool: WRITE.to_owned(), arguments, step: None, whose: Whose::Ours };
                     if let Err(stop) = process.gateway.call(&job, call).await {
                         assert!(matches!(stop, Stop::Lost(_)), "{stop}");
                         return;
