@@ -193,6 +193,7 @@ fn of_trigger(event: &TriggerEvent, stream: Option<TriggerId>) -> Vec<Reaction> 
         TriggerEvent::Created { .. }
         | TriggerEvent::SecretRotated { .. }
         | TriggerEvent::IntakeReplaced { .. }
+        | TriggerEvent::SenderReplaced { .. }
         | TriggerEvent::SampleCaptured { .. }
         | TriggerEvent::Confirmed { .. }
         | TriggerEvent::Paused {}

@@ -102,6 +102,13 @@ pub enum TriggerCommand {
         /// Until when the old one is good.
         old_until: Micros,
     },
+    /// Let another kind of sender post to it, with another secret.
+    ReplaceSender {
+        /// How it shows who it is; seen to make sense by the caller. None is a bearer secret.
+        scheme: Option<Scheme>,
+        /// Its secret.
+        secret: Secret,
+    },
     /// Take deliveries in by other rules; its filter was seen to compile by the caller.
     ReplaceIntake(Intake),
     /// The first authenticated delivery has arrived.
@@ -298,12 +305,17 @@ impl Decider for Trigger {
     type Event = TriggerEvent;
     type Command = TriggerCommand;
 
-    const FOLD_VERSION: u32 = 3;
+    const FOLD_VERSION: u32 = 4;
 
     fn decide(&self, command: TriggerCommand) -> Result<Vec<New<TriggerEvent>>, Refusal> {
         match command {
             TriggerCommand::Create(create) => self.create(*create),
             TriggerCommand::Rotate { secret, old_until } => self.rotate(secret, old_until),
+            TriggerCommand::ReplaceSender { scheme, secret } => {
+                self.existing()?;
+                let Secret { digest, sealed } = secret;
+                Ok(vec![TriggerEvent::SenderReplaced { scheme, secret: digest, sealed }.into()])
+            }
             TriggerCommand::ReplaceIntake(intake) => {
                 self.existing()?;
                 intake_makes_sense(&intake)?;
@@ -378,6 +390,12 @@ impl Decider for Trigger {
             TriggerEvent::SecretRotated { secret, old_until_us, sealed } => {
                 let new = Secret { digest: *secret, sealed: sealed.clone() };
                 self.old_secret = self.secret.replace(new).map(|old| (old, *old_until_us));
+            }
+            TriggerEvent::SenderReplaced { scheme, secret, sealed } => {
+                self.scheme.clone_from(scheme);
+                self.secret = Some(Secret { digest: *secret, sealed: sealed.clone() });
+                // Its keys are of another kind: none of them opens the door of the new sender.
+                self.old_secret = None;
             }
             TriggerEvent::IntakeReplaced { intake } => self.intake = intake.clone(),
             TriggerEvent::SampleCaptured { delivery } => {

@@ -64,6 +64,18 @@ pub enum TriggerEvent {
         /// The new rules, all of them.
         intake: Intake,
     },
+    /// Another kind of sender posts to it, with another secret; the old one opens nothing any more.
+    #[serde(rename = "trigger.sender_replaced/1")]
+    SenderReplaced {
+        /// How that sender shows who it is; none is a bearer secret.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scheme: Option<Scheme>,
+        /// What the secret is recognised by: SHA-256 of one that is sent along, a keyed digest of one that signs.
+        secret: Digest,
+        /// A key that signs, sealed under the deployment's key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sealed: Option<Bytes>,
+    },
     /// The first authenticated delivery is there for an admin to look at.
     #[serde(rename = "trigger.sample_captured/1")]
     SampleCaptured {

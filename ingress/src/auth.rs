@@ -89,6 +89,20 @@ impl Caller {
         if self.reads_all() { Ok(()) } else { Err(Problem::forbidden("only an admin or auditor may see this")) }
     }
 
+    /// Whoever may read what senders sent: a permission of its own.
+    ///
+    /// # Errors
+    /// 403 for everybody else.
+    pub async fn must_read_evidence(&self, app: &App) -> Result<(), Problem> {
+        self.must_read_all()?;
+        if app.engine.reads_evidence(&self.actor).await? {
+            return Ok(());
+        }
+        Err(Problem::forbidden(
+            "you may not read what senders sent; an admin grants that with `midwatch user evidence`",
+        ))
+    }
+
     /// Whoever may change anything at all: admins and members.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ mod boundaries;
 mod boundary_edit;
 mod days;
 mod decision;
+mod deliveries;
 mod delivery;
 mod fields;
 mod frame;
@@ -20,6 +21,7 @@ mod listing;
 mod live;
 mod names;
 mod notices;
+mod redeliveries;
 mod routine;
 mod routine_form;
 mod routines;
@@ -33,7 +35,9 @@ mod status;
 mod system;
 mod text;
 mod time;
+mod tree;
 mod trigger;
+mod trigger_intake;
 mod triggers;
 mod viewing;
 mod visitor;
@@ -86,9 +90,18 @@ pub fn routes() -> Router<App> {
         .route("/triggers/{id}/resume", post(trigger::resume))
         .route("/triggers/{id}/rotate", post(trigger::rotate))
         .route("/triggers/{id}/check", post(trigger::check))
+        .route("/triggers/{id}/sample", post(trigger::read))
+        .route("/triggers/{id}/intake", get(trigger_intake::page).post(trigger_intake::change))
         .route("/triggers/{id}/delete", post(trigger::delete))
         .route("/decisions/{position}", get(decision::page))
+        .route("/deliveries", get(deliveries::page))
         .route("/deliveries/{id}", get(delivery::page))
+        .route("/deliveries/{id}/read", post(delivery::read))
+        .route("/deliveries/{id}/verify", post(delivery::verify))
+        .route("/deliveries/{id}/redeliver", post(delivery::redeliver))
+        .route("/redeliveries", get(redeliveries::page).post(redeliveries::start))
+        .route("/redeliveries/plan", get(redeliveries::plan))
+        .route("/redeliveries/{id}/cancel", post(redeliveries::cancel))
         .route("/boundaries", get(boundaries::page).post(boundary_edit::publish))
         .route("/boundaries/edit", get(boundary_edit::page).post(boundary_edit::check))
         .route("/boundaries/{version}", get(boundaries::version))

@@ -4,6 +4,7 @@
 //! up while scheduling is halted, and a stranger costs no more than a header, a hash and the cap. Holds promise 4:
 //! nothing accepted is lost.
 
+mod again;
 mod body;
 mod guard;
 mod headers;
@@ -13,6 +14,7 @@ mod receive;
 mod status;
 mod verify;
 
+pub use again::{Again, verify_again};
 pub use verify::Lock;
 
 use std::{sync::Arc, time::Duration};

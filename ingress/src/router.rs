@@ -93,6 +93,7 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/deliveries", get(deliveries::search))
         .route("/deliveries/{id}", get(deliveries::show))
         .route("/deliveries/{id}/body", get(deliveries::body))
+        .route("/deliveries/{id}/verify", post(deliveries::verify))
         .route("/deliveries/{id}/redeliver", post(deliveries::redeliver))
         .route("/redeliveries", get(deliveries::list_redeliveries).post(deliveries::redeliver_all))
         .route("/redeliveries/plan", post(deliveries::plan))

@@ -163,6 +163,7 @@ fn trigger(rows: &mut Rows<DueRow>, event: &TriggerEvent, recorded: &Recorded) {
         TriggerEvent::Created { routine: Some(_), .. }
         | TriggerEvent::SecretRotated { .. }
         | TriggerEvent::IntakeReplaced { .. }
+        | TriggerEvent::SenderReplaced { .. }
         | TriggerEvent::SampleCaptured { .. }
         | TriggerEvent::Confirmed { .. } => {}
     }

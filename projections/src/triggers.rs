@@ -221,6 +221,10 @@ impl TriggerRow {
                 self.old_secret_used_at = self.secret_used_at.take();
             }
             TriggerEvent::IntakeReplaced { intake } => self.intake = intake.clone(),
+            TriggerEvent::SenderReplaced { scheme, .. } => {
+                self.scheme.clone_from(scheme);
+                (self.old_secret_until, self.old_secret_used_at, self.secret_used_at) = (None, None, None);
+            }
             TriggerEvent::SampleCaptured { delivery } => self.sample = Some(*delivery),
             TriggerEvent::Confirmed { .. } => {
                 self.confirmed = true;

@@ -159,6 +159,7 @@ fn of_trigger(event: &TriggerEvent) -> String {
         TriggerEvent::Created { name, .. } => format!("Trigger {name} created"),
         TriggerEvent::SecretRotated { .. } => "Trigger given another secret".to_owned(),
         TriggerEvent::IntakeReplaced { .. } => "Trigger takes deliveries in by other rules".to_owned(),
+        TriggerEvent::SenderReplaced { .. } => "Trigger given another kind of sender".to_owned(),
         TriggerEvent::SampleCaptured { delivery } => format!("Sample captured: the delivery {delivery}"),
         TriggerEvent::Confirmed { .. } => "Trigger confirmed".to_owned(),
         TriggerEvent::Paused {} => "Trigger paused".to_owned(),

@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::{Args, Subcommand};
 use midwatch_engine::redeliveries::{Counted, Matching};
 use midwatch_events::{
     Micros,
     id::{DeliveryId, RedeliveryId, TriggerId},
 };
+use midwatch_ingress::verify_again;
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
     deliveries::{Deliveries, DeliveryStatus},
@@ -20,7 +22,7 @@ use crate::{
     cli::Globals,
     failure::Failure,
     joining,
-    table::{Table, dash, word},
+    table::{Table, dash, pairs, word},
     typed::id,
 };
 
@@ -36,6 +38,19 @@ pub(crate) enum Delivery {
         /// Not more than this many
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
+    },
+    /// Headers and body of one, exactly as they came; that you read them is recorded
+    Read {
+        #[arg(value_parser = id::<midwatch_events::id::Delivery>)]
+        delivery: DeliveryId,
+    },
+    /// Check its signature again, with the keys that are sealed now; exit code 1 if it is not right
+    Verify {
+        #[arg(value_parser = id::<midwatch_events::id::Delivery>)]
+        delivery: DeliveryId,
+        /// The address senders see, for those who sign it
+        #[arg(long, value_name = "URL")]
+        public_url: Option<String>,
     },
     /// Let one run once more
     Redeliver {
@@ -117,6 +132,8 @@ impl Delivery {
     pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         match self {
             Self::List { which, sender_id, limit } => list(globals, &which, sender_id, limit).await,
+            Self::Read { delivery } => read(globals, delivery).await,
+            Self::Verify { delivery, public_url } => verify(globals, delivery, public_url).await,
             Self::Redeliver { delivery } => {
                 let done = joining::write(globals, async |engine, origin| {
                     Ok(engine.redeliver(delivery, origin, None).await?)
@@ -164,6 +181,39 @@ async fn list(globals: &Globals, which: &Which, sender_id: Option<String>, limit
         table.or("No delivery matches.")
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn read(globals: &Globals, id: DeliveryId) -> Result<ExitCode, Failure> {
+    let read = joining::write(globals, async |engine, origin| Ok(engine.read_delivery(id, origin).await?)).await?;
+    let Some(read) = read else {
+        return Err(Failure::bad_request("erased", "its headers and body were erased"));
+    };
+    let (encoding, body) = match String::from_utf8(read.body) {
+        Ok(text) => ("utf8", text),
+        Err(bytes) => ("base64", STANDARD.encode(bytes.as_bytes())),
+    };
+    let answer = json!({ "id": id, "headers": read.headers, "encoding": encoding, "body": body });
+    globals.output().answer(&answer, || {
+        let head: String = read.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        let packed = if encoding == "base64" { "(not UTF-8; in base64)\n" } else { "" };
+        format!("{head}\n{packed}{body}")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn verify(globals: &Globals, id: DeliveryId, public_url: Option<String>) -> Result<ExitCode, Failure> {
+    let again =
+        joining::write(globals, async |engine, _| Ok(verify_again(engine, public_url.as_deref(), id).await?)).await?;
+    let code = if again.verified { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    globals.output().answer(&again, || {
+        pairs(&[
+            ("verifies", Some(if again.verified { "yes" } else { "no" }.to_owned())),
+            ("key", again.key.map(str::to_owned)),
+            ("body", again.body_unchanged.map(|same| if same { "as received" } else { "changed" }.to_owned())),
+            ("because", Some(again.sentence.clone())),
+        ])
+    })?;
+    Ok(code)
 }
 
 async fn count(globals: &Globals, which: &Which) -> Result<ExitCode, Failure> {

@@ -3,12 +3,16 @@
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use midwatch_engine::evidence::Reader;
 use midwatch_events::id::TokenId;
 use midwatch_log::views::Order;
 use midwatch_projections::users::{People, PeopleRow, TokenRow};
 use serde_json::{Value, json};
 
-use super::{all, equal, user::Role};
+use super::{
+    all, equal,
+    user::{Role, evidence},
+};
 use crate::{
     cli::Globals,
     failure::Failure,
@@ -30,6 +34,13 @@ pub(crate) enum Token {
     },
     /// All tokens, never their secrets
     List,
+    /// Let its bearer read what senders sent, or not; each reading is recorded
+    Evidence {
+        #[arg(value_parser = id::<midwatch_events::id::Token>)]
+        token: TokenId,
+        #[arg(value_parser = ["allow", "deny"])]
+        what: String,
+    },
     /// Close a token for good
     Revoke {
         #[arg(value_parser = id::<midwatch_events::id::Token>)]
@@ -42,6 +53,7 @@ impl Token {
         match self {
             Self::Add { name, role } => add(globals, &name, role).await,
             Self::List => list(globals).await,
+            Self::Evidence { token, what } => evidence(globals, Reader::Token(token), &token.to_string(), &what).await,
             Self::Revoke { token } => revoke(globals, token).await,
         }
     }

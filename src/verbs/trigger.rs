@@ -77,6 +77,23 @@ pub(crate) enum Trigger {
         #[arg(long, value_name = "TEXT|@FILE")]
         secret: Option<String>,
     },
+    /// Let another kind of sender post to it, or take its id from elsewhere in the body
+    Edit {
+        #[arg(value_parser = id::<midwatch_events::id::Trigger>)]
+        trigger: TriggerId,
+        /// The sender, as `trigger presets` names it; the old secret opens nothing any more
+        #[arg(long, value_name = "NAME", required_unless_present = "id_pointers")]
+        preset: Option<String>,
+        /// How the sender signs, with --preset template
+        #[arg(long, value_name = "TEXT|@FILE", requires = "preset")]
+        template: Option<String>,
+        /// The key the sender signs with, where it is the sender who shows it
+        #[arg(long, value_name = "TEXT|@FILE", requires = "preset")]
+        secret: Option<String>,
+        /// JSON pointers into the body whose values together are a delivery's id; `` takes them away
+        #[arg(long = "id-pointer", value_name = "POINTER")]
+        id_pointers: Vec<String>,
+    },
     #[command(flatten)]
     Sender(Sender),
     /// Take deliveries in by other rules; what is not said stays as it is
@@ -145,7 +162,8 @@ pub(crate) struct NewIntake {
     /// How long an equal body without an id is the same delivery; 0 is off [default: 600]
     #[arg(long, value_name = "SECONDS")]
     duplicate_window_s: Option<u32>,
-    /// JSON pointers into the body whose values together are a delivery's id, where the sender gives no good one
+    /// JSON pointers into the body whose values together are a delivery's id, where the sender gives no good one; `` takes
+    /// them away
     #[arg(long = "id-pointer", value_name = "POINTER")]
     id_pointers: Vec<String>,
     /// How many deliveries may wait [default: 100]
@@ -197,7 +215,10 @@ impl NewIntake {
             kept_days: self.kept_days.map_or(usual.kept_days, |days| Some(days).filter(|days| *days > 0)),
             id_pointers: match self.id_pointers.is_empty() {
                 true => usual.id_pointers,
-                false => senders::id_pointers(&self.id_pointers).map_err(bad)?,
+                false => {
+                    let given = self.id_pointers.iter().filter(|pointer| !pointer.is_empty()).cloned();
+                    senders::id_pointers(&given.collect::<Vec<_>>()).map_err(bad)?
+                }
             },
         })
     }
@@ -219,6 +240,9 @@ impl Trigger {
             Self::Resume { trigger } => change(globals, trigger, "was resumed", TriggerCommand::Resume).await,
             Self::Delete { trigger } => change(globals, trigger, "was deleted", TriggerCommand::Delete).await,
             Self::Rotate { trigger, overlap_s, secret } => rotate(globals, trigger, overlap_s, secret).await,
+            Self::Edit { trigger, preset, template, secret, id_pointers } => {
+                edit(globals, trigger, (preset, template, secret), &id_pointers).await
+            }
             Self::Sender(sender) => Box::pin(sender.run(globals)).await,
             Self::Intake { trigger, intake, preview: true } => preview(globals, trigger, &intake).await,
             Self::Intake { trigger, intake, preview: false } => replace_intake(globals, trigger, &intake).await,
@@ -314,6 +338,46 @@ async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32, secret: Option
             ),
             None => format!("{token}The old secret is good for {overlap_s} more seconds."),
         }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A preset's name, a template and a key, as they were given.
+type GivenSender = (Option<String>, Option<String>, Option<String>);
+
+async fn edit(globals: &Globals, id: TriggerId, sender: GivenSender, pointers: &[String]) -> Result<ExitCode, Failure> {
+    let (preset, template, given) = sender;
+    let read = |text: &Option<String>| text.as_deref().map(text_or_file).transpose();
+    let (template, given) = (read(&template)?, read(&given)?);
+    let random = World::system().random::<32>();
+    let prepared = preset.map(|name| senders::prepare(&name, template.as_deref(), given.as_deref(), random));
+    let prepared = prepared.transpose().map_err(bad)?;
+    let wanted: Vec<String> = pointers.iter().filter(|pointer| !pointer.is_empty()).cloned().collect();
+    let wanted = senders::id_pointers(&wanted).map_err(bad)?;
+    let made = joining::write(globals, async |engine, origin| {
+        if !pointers.is_empty() {
+            let loaded = engine.load::<State>(&StreamName::trigger(id)).await?;
+            let intake = Intake { id_pointers: wanted.clone(), ..loaded.state.intake };
+            engine.replace_intake(id, &intake, Some(loaded.version), origin, None).await?;
+        }
+        match &prepared {
+            None => Ok(None),
+            Some(new) => {
+                let done = engine.replace_sender(id, new.scheme.clone(), &new.secret, origin).await?;
+                Ok(new.made.clone().or(done.value))
+            }
+        }
+    });
+    let secret = made.await?;
+    let setup = prepared.as_ref().filter(|new| new.scheme.is_some()).map(|new| new.preset.setup.clone());
+    let mut answer = json!({ "id": id, "secret": secret });
+    if let Some(token) = prepared.as_ref().and_then(|new| new.verify_token.clone()) {
+        answer["verify_token"] = json!(token);
+    }
+    globals.output().answer(&answer, || {
+        let shown = secret.as_ref().map(|secret| format!("\nIts secret is {secret}, shown this once"));
+        let setup = setup.map(|setup| format!("\n{setup}"));
+        format!("Trigger {id} is changed{}{}", shown.unwrap_or_default(), setup.unwrap_or_default())
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Subcommand, ValueEnum};
-use midwatch_engine::people::LINK_S;
+use midwatch_engine::{evidence::Reader, people::LINK_S};
 use midwatch_events::{id::UserId, user::Access};
 use midwatch_log::views::Order;
 use midwatch_projections::users::{People, PeopleRow};
@@ -35,6 +35,13 @@ pub(crate) enum User {
     Revoke {
         #[arg(value_parser = id::<midwatch_events::id::User>)]
         user: UserId,
+    },
+    /// Let somebody read what senders sent, or not; each reading is recorded
+    Evidence {
+        #[arg(value_parser = id::<midwatch_events::id::User>)]
+        user: UserId,
+        #[arg(value_parser = ["allow", "deny"])]
+        what: String,
     },
     /// Make a one-time sign-in link; the first admin's, if nobody is named
     Link {
@@ -80,6 +87,7 @@ impl User {
                 globals.output().answer(&answer, || format!("User {user} may do nothing any more"))?;
                 Ok(ExitCode::SUCCESS)
             }
+            Self::Evidence { user, what } => evidence(globals, Reader::User(user), &user.to_string(), &what).await,
             Self::Link { user, public_url } => link(globals, user, &public_url).await,
         }
     }
@@ -98,7 +106,7 @@ async fn list(globals: &Globals) -> Result<ExitCode, Failure> {
         })
         .collect();
     globals.output().answer(&people, || {
-        let mut table = Table::new(&["ID", "NAME", "ROLE", "INVITED", "SIGNED IN"]);
+        let mut table = Table::new(&["ID", "NAME", "ROLE", "INVITED", "SIGNED IN", "READS BODIES"]);
         for row in &people {
             table.row(vec![
                 row.id.to_string(),
@@ -106,6 +114,7 @@ async fn list(globals: &Globals) -> Result<ExitCode, Failure> {
                 word(row.role),
                 row.invited_at.to_string(),
                 dash(row.signed_in_at),
+                if row.reads_evidence { "yes" } else { "no" }.to_owned(),
             ]);
         }
         table.or("There is nobody.")
@@ -119,6 +128,18 @@ async fn invite(globals: &Globals, name: &str, role: Access) -> Result<ExitCode,
     globals
         .output()
         .answer(&json!({ "id": id }), || format!("{name} is {id}; `midwatch user link {id}` makes a sign-in link"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a person or a token read what senders sent, or not.
+pub(crate) async fn evidence(globals: &Globals, reader: Reader, id: &str, what: &str) -> Result<ExitCode, Failure> {
+    let allowed = what == "allow";
+    let done = joining::write(globals, async |engine, origin| {
+        Ok(engine.allow_evidence(reader, allowed, origin, None).await?)
+    });
+    let answer = json!({ "id": id, "reads_evidence": allowed, "position": done.await?.position });
+    let may = if allowed { "may" } else { "may not" };
+    globals.output().answer(&answer, || format!("{id} {may} read what senders sent"))?;
     Ok(ExitCode::SUCCESS)
 }
 

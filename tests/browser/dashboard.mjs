@@ -207,7 +207,9 @@ const trigger = async () => {
   const first = await deliver({ order: 17, note: "<script>alert(1)</script>" });
   assert.equal(first.status, 202);
   assert.equal((await first.json()).status, "captured");
-  await until(page.getByText('{"order":17,"note":"<script>alert(1)</script>"}'));
+  await until(page.getByRole("button", { name: "Read what was posted" }));
+  await page.getByRole("button", { name: "Read what was posted" }).click();
+  await page.getByText('{"order":17,"note":"<script>alert(1)</script>"}').waitFor();
   await accessible("a trigger with its sample");
   await picture(page, "trigger-sample");
   await page.getByRole("button", { name: "I have read it: confirm" }).click();

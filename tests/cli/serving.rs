@@ -167,6 +167,11 @@ fn a_demo_serves_what_it_prints() {
     let curl = said["curl"].as_str().unwrap();
     assert_eq!(posted(curl), 202);
     assert_eq!(status(&of_demo(&["trigger", "deliveries", trigger])), ["captured"]);
+    // What was sent is read on record, and its signature cannot be checked again where there is none.
+    let delivery = of_demo(&["trigger", "deliveries", trigger])[0]["id"].as_str().unwrap().to_owned();
+    assert!(of_demo(&["delivery", "read", &delivery])["body"].as_str().unwrap().starts_with('{'));
+    let reads = of_demo(&["audit", "event:user.evidence_read"]);
+    assert!(reads.to_string().contains(&delivery), "{reads}");
     assert!(said["confirm"].as_str().unwrap().ends_with(&format!("trigger confirm {trigger}")), "{said}");
     of_demo(&["trigger", "confirm", trigger]);
     assert_eq!(posted(&curl.replace("\"order\":17", "\"order\":18")), 202);

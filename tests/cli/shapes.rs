@@ -102,6 +102,18 @@ fn a_trigger_and_its_secret() {
     assert_eq!(home.json(&["trigger", "deliveries", id]), json!([]));
     assert_eq!(home.fails(&["trigger", "confirm", id], 1, "no delivery has arrived")["code"], "no_sample");
     let rotated = home.json(&["trigger", "rotate", id, "--overlap-s", "60"]);
+    // Another kind of sender, and ids that stand in the body.
+    let preset = |name: &str| home.json(&["trigger", "show", id])["scheme"]["preset"] == name;
+    let edited = home.json(&["trigger", "edit", id, "--preset", "github", "--secret", "long enough to sign with it"]);
+    assert!(preset("github") && edited["secret"] == json!(null), "{edited}");
+    home.json(&["trigger", "edit", id, "--id-pointer", "/order/id"]);
+    let shown = home.json(&["trigger", "show", id]);
+    assert_eq!((&shown["intake"]["id_pointers"], &shown["old_secret_until"]), (&json!(["/order/id"]), &json!(null)));
+    home.fails(&["trigger", "edit", id, "--id-pointer", "order"], 2, "is no JSON pointer");
+    home.fails(&["trigger", "edit", id, "--preset", "nobody"], 2, "nobody");
+    let back = home.json(&["trigger", "edit", id, "--preset", "bearer", "--id-pointer", ""]);
+    assert!(back["secret"].as_str().unwrap().starts_with("mw_"), "{back}");
+    assert_eq!(home.json(&["trigger", "show", id])["intake"].get("id_pointers"), None);
     assert_ne!(rotated["secret"], made["secret"]);
     for shown in [home.run(&["trigger", "list"]).out, home.run(&["trigger", "show", id, "--json"]).out] {
         assert!(!shown.contains("mw_"), "the secret is shown once: {shown}");

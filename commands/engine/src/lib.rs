@@ -20,6 +20,7 @@ pub mod deployment;
 mod engine;
 pub mod erasure;
 mod error;
+pub mod evidence;
 pub mod filters;
 mod folds;
 pub mod halt;

@@ -204,6 +204,23 @@ impl Engine {
         Ok(self.change_trigger(id, origin, None, command).await?.with(shown))
     }
 
+    /// Lets another kind of sender post to a trigger. The old secret opens nothing from here on. Answers with the secret
+    /// where it was made here.
+    ///
+    /// # Errors
+    /// There is no such trigger, an empty key, or a fault.
+    pub async fn replace_sender(
+        &self,
+        id: TriggerId,
+        scheme: Option<Scheme>,
+        new: &NewSecret,
+        origin: &Origin,
+    ) -> Result<Done<Option<String>>, EngineError> {
+        let (shown, secret) = self.secret(id, new)?;
+        let command = TriggerCommand::ReplaceSender { scheme, secret };
+        Ok(self.change_trigger(id, origin, None, command).await?.with(shown))
+    }
+
     async fn existing_routine(&self, id: RoutineId) -> Result<(), EngineError> {
         let loaded = self.load::<Routine>(&StreamName::routine(id)).await?;
         loaded.state.existing().map(|_| ()).map_err(|_| {

@@ -218,7 +218,7 @@ fn routine(dice: &mut Dice) -> RoutineEvent {
 }
 
 fn trigger(dice: &mut Dice) -> TriggerEvent {
-    match dice.roll(0..=12) {
+    match dice.roll(0..=13) {
         0 => TriggerEvent::Created {
             trigger: dice.id(),
             name: String::new(),
@@ -233,6 +233,7 @@ fn trigger(dice: &mut Dice) -> TriggerEvent {
             sealed: None,
         },
         11 => TriggerEvent::IntakeReplaced { intake: Intake::default() },
+        12 => TriggerEvent::SenderReplaced { scheme: None, secret: dice.digest(), sealed: None },
         1 => TriggerEvent::SecretRotated { secret: dice.digest(), old_until_us: dice.instant(), sealed: None },
         2 => TriggerEvent::SampleCaptured { delivery: dice.id() },
         3 => TriggerEvent::Confirmed { delivery: dice.id() },

@@ -773,6 +773,12 @@ fn trigger(d: &mut Draw) -> Vec<New<TriggerEvent>> {
         }
         .into(),
         TriggerEvent::IntakeReplaced { intake: intake(d) }.into(),
+        TriggerEvent::SenderReplaced {
+            scheme: d.maybe(Scheme { preset: "template".to_owned(), template: Some(String::new()) }),
+            secret: d.digest(0x72),
+            sealed: d.maybe(Bytes(vec![3; 73])),
+        }
+        .into(),
         TriggerEvent::SampleCaptured { delivery: d.id(DELIVERY) }.into(),
         TriggerEvent::Confirmed { delivery: d.id(DELIVERY) }.into(),
         TriggerEvent::Paused {}.into(),

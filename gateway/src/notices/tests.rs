@@ -178,3 +178,36 @@ async fn a_receiver_within_the_machine_is_not_asked_unless_the_deployment_says_s
     assert!(row.error.unwrap().contains("not a public address"));
     assert!(heard.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_heartbeat_says_that_the_clock_goes_and_is_silent_when_it_does_not() {
+    let stage = stage().await;
+    let engine = &stage.engine;
+    let dialer = Dialer::new(Reach::Private, PATIENCE).unwrap();
+    let (url, heard) = receiver(&[204]).await;
+    let new = NewReceiver { name: "alarm".to_owned(), url, about: vec![], heartbeat_s: Some(10) };
+    engine.add_receiver(&new, &me(), None).await.unwrap();
+    projector::catch_up(engine).await.unwrap();
+    let mut beats = Beats::new();
+    tell(engine, &dialer, &mut beats).await.unwrap();
+    assert!(beats.is_empty(), "no clock goes");
+    let (stop, stopped) = watch::channel(false);
+    let going = tokio::spawn(clock::run(engine.clone(), stopped));
+    while clock::still_for_s(engine).await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tell(engine, &dialer, &mut beats).await.unwrap();
+    tell(engine, &dialer, &mut beats).await.unwrap();
+    while heard.lock().unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    engine.halt_scheduling(&me(), "drill", None).await.unwrap();
+    let mut others = Beats::new();
+    tell(engine, &dialer, &mut others).await.unwrap();
+    assert!(others.is_empty(), "nobody is told that all is well while it is halted");
+    let heard = heard.lock().unwrap().clone();
+    let [(head, body)] = &heard[..] else { panic!("one in ten seconds: {heard:?}") };
+    assert!(body.contains(r#""type":"heartbeat""#) && head.contains("webhook-signature: v1,"), "{head}{body}");
+    stop.send_replace(true);
+    going.await.unwrap();
+}

@@ -1,4 +1,4 @@
-//! Deliveries: what came, and what became of it. Bodies are for admins.
+//! Deliveries: what came, and what became of it. Bodies are for whoever may read them.
 
 use axum::{
     Json,
@@ -27,7 +27,12 @@ use super::{
     Asked, Listed, Made, Nothing, Paging, Path, Query, Recorded, equals, list as page, made, recorded, shapes, unkept,
     word,
 };
-use crate::{app::App, auth::Caller, error::Problem};
+use crate::{
+    app::App,
+    auth::Caller,
+    error::Problem,
+    hooks::{Again, verify_again},
+};
 
 /// Which deliveries.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -58,7 +63,7 @@ pub(crate) struct OfTrigger {
 }
 
 /// An instant in a query; 400 for what is none.
-fn instant(name: &str, given: Option<&str>) -> Result<Option<Micros>, Problem> {
+pub(crate) fn instant(name: &str, given: Option<&str>) -> Result<Option<Micros>, Problem> {
     let Some(text) = given.filter(|text| !text.is_empty()) else { return Ok(None) };
     let read = chrono::DateTime::parse_from_rfc3339(text).map(|at| Micros(at.timestamp_micros()));
     let sentence = || format!("`{name}` is no instant; write it as 2026-12-01T08:00:00Z");
@@ -266,7 +271,8 @@ pub(crate) async fn show(
     row.map(Json).ok_or_else(|| Problem::not_found("delivery"))
 }
 
-/// Headers and body of a delivery. The body is text, so that nothing reads it on the way: numbers keep their digits.
+/// Headers and body of a delivery, for whoever may read them; that they did is recorded. The body is text, so that nothing
+/// reads it on the way: numbers keep their digits.
 #[utoipa::path(get, path = "/api/v1/deliveries/{id}/body", tag = "triggers",
     params(("id" = String, Path, description = "The delivery")),
     responses((status = 200, body = Sent), (status = 403, body = shapes::Problem)))]
@@ -275,12 +281,28 @@ pub(crate) async fn body(
     caller: Caller,
     Path(id): Path<DeliveryId>,
 ) -> Result<Response, Problem> {
-    caller.must_be_admin()?;
-    let headers = app.engine.headers(id).await?.unwrap_or_default();
-    let (encoding, body) = match app.engine.body(id).await?.map(String::from_utf8) {
+    caller.must_read_evidence(&app).await?;
+    let (headers, body) = match app.engine.read_delivery(id, &caller.origin()).await? {
+        Some(read) => (read.headers, Some(read.body)),
+        None => (Vec::new(), None),
+    };
+    let (encoding, body) = match body.map(String::from_utf8) {
         None => ("utf8", None),
         Some(Ok(text)) => ("utf8", Some(text)),
         Some(Err(bytes)) => ("base64", Some(STANDARD.encode(bytes.as_bytes()))),
     };
     Ok(unkept(Json(Sent { headers, encoding, body })))
+}
+
+/// Checks a delivery's signature again, with the keys that are sealed now. Its timestamp was judged when it came.
+#[utoipa::path(post, path = "/api/v1/deliveries/{id}/verify", tag = "triggers",
+    params(("id" = String, Path, description = "The delivery")),
+    responses((status = 200, body = Again), (status = 404, body = shapes::Problem)))]
+pub(crate) async fn verify(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<DeliveryId>,
+) -> Result<Json<Again>, Problem> {
+    caller.must_read_all()?;
+    Ok(Json(verify_again(&app.engine, app.settings.public_url.as_deref(), id).await?))
 }

@@ -59,6 +59,7 @@ use crate::auth::SESSION_COOKIE;
         deliveries::list,
         deliveries::show,
         deliveries::body,
+        deliveries::verify,
         deliveries::search,
         deliveries::redeliver,
         deliveries::plan,

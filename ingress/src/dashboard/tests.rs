@@ -1,5 +1,6 @@
 //! The pages, of a real server over a real ledger.
 
+mod deliveries;
 mod forms;
 mod live;
 mod notices;

@@ -6,7 +6,7 @@ use midwatch_commands::trigger::TriggerCommand;
 use midwatch_engine::{Done, EngineError, projector};
 use midwatch_events::{
     StreamName,
-    trigger::{TriggerContent, TriggerEvent},
+    trigger::{TriggerContent, TriggerEvent, WhenBusy},
 };
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
@@ -59,6 +59,16 @@ struct TriggerPage {
     instruction: Option<Words>,
     sample: Option<Sample>,
     confirms: bool,
+    /// It must be read, and was not confirmed.
+    reads_first: bool,
+    /// How many deliveries ever had each outcome.
+    counts: Vec<(Mark, u64)>,
+    when_busy: &'static str,
+    event_types: String,
+    filter: Option<Shown>,
+    pointers: String,
+    per_minute: Option<u32>,
+    kept_days: Option<u32>,
     old_secret_until: Option<When>,
     body_max: String,
     duplicate_window: String,
@@ -128,7 +138,7 @@ pub(super) async fn page(
     query: Fields,
 ) -> Page {
     let row = scope::trigger(&app, &caller, &id).await?;
-    ok(&view(&app, &caller, &row, &query, None).await?)
+    ok(&view(&app, &caller, &row, &query, None, false).await?)
 }
 
 async fn view(
@@ -137,6 +147,7 @@ async fn view(
     row: &TriggerRow,
     query: &Fields,
     error: Option<String>,
+    read: bool,
 ) -> Result<TriggerPage, Failure> {
     let engine = &app.engine;
     let frame = Frame::new(app, caller, Section::Triggers, row.name.clone(), query).await?;
@@ -151,7 +162,10 @@ async fn view(
     let mut names = Names::default();
     let (to, to_path) = target(app, row, &mut names).await?;
     let sample = match row.sample {
-        Some(id) => sample(app, caller, id, now).await?,
+        Some(id) => match projector::get::<Deliveries>(engine, &id.to_string()).await? {
+            Some(of) => Some(sample(app, caller, &of, format!("/triggers/{}/sample#sample", row.id), read, now).await?),
+            None => None,
+        },
         None => None,
     };
     let seconds = |seconds: u32| span(u64::from(seconds) * 1_000_000);
@@ -171,7 +185,15 @@ async fn view(
         sender: sender(app, row, now),
         checked: None,
         instruction: instruction(app, caller, row).await?,
-        confirms: frame.admin && sample.is_some() && !row.confirmed,
+        confirms: frame.admin && sample.as_ref().is_some_and(|sample| sample.read) && !row.confirmed,
+        reads_first: !row.confirmed,
+        counts: counts(row),
+        when_busy: when_busy(row.intake.when_busy),
+        event_types: row.intake.event_types.join(", "),
+        filter: row.intake.filter.as_deref().map(Shown::lines),
+        pointers: row.intake.id_pointers.join(", "),
+        per_minute: row.intake.per_minute_max,
+        kept_days: row.intake.kept_days,
         sample,
         old_secret_until: When::maybe(row.old_secret_until.filter(|until| *until > now), now),
         body_max: bytes(u64::from(row.intake.body_bytes_max)),
@@ -185,6 +207,22 @@ async fn view(
         first,
         frame,
     })
+}
+
+fn counts(row: &TriggerRow) -> Vec<(Mark, u64)> {
+    row.counts
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(status, count)| (Mark::delivery(*status), *count))
+        .collect()
+}
+
+fn when_busy(what: WhenBusy) -> &'static str {
+    match what {
+        WhenBusy::Queue => "deliveries wait, in order",
+        WhenBusy::Coalesce => "the newest delivery alone waits",
+        WhenBusy::Refuse => "deliveries are answered 409, and their sender sends them again",
+    }
 }
 
 fn sender(app: &App, row: &TriggerRow, now: midwatch_events::Micros) -> Sender {
@@ -203,6 +241,13 @@ fn sender(app: &App, row: &TriggerRow, now: midwatch_events::Micros) -> Sender {
     }
 }
 
+/// `POST /triggers/{id}/sample`: the sample, to be read and then confirmed. That it was read is recorded.
+pub(super) async fn read(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
+    posted.caller.must_read_evidence(&app).await?;
+    let row = scope::trigger(&app, &posted.caller, &id).await?;
+    ok(&view(&app, &posted.caller, &row, &Fields::default(), None, true).await?)
+}
+
 /// `POST /triggers/{id}/check`: a sample that was pasted. Nothing is recorded.
 pub(super) async fn check(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
     let posted = posted.admin()?;
@@ -210,13 +255,13 @@ pub(super) async fn check(State(app): State<App>, Path(id): Path<String>, posted
     let request = posted.fields.text("request");
     match crate::api::senders::of_trigger(&app, row.id, &request).await {
         Ok(verdict) => {
-            let mut page = view(&app, &posted.caller, &row, &Fields::default(), None).await?;
+            let mut page = view(&app, &posted.caller, &row, &Fields::default(), None, false).await?;
             page.checked = Some(Checked { request, verdict });
             ok(&page)
         }
         Err(problem) => {
             let (status, sentence) = Failure::from(problem).sentence()?;
-            html(status, &view(&app, &posted.caller, &row, &Fields::default(), Some(sentence)).await?)
+            html(status, &view(&app, &posted.caller, &row, &Fields::default(), Some(sentence), false).await?)
         }
     }
 }
@@ -241,7 +286,7 @@ async fn answered(
         Ok(done) => seen(app, done.position, path).await,
         Err(error) => {
             let (status, sentence) = Failure::from(error).sentence()?;
-            html(status, &view(app, &posted.caller, row, &Fields::default(), Some(sentence)).await?)
+            html(status, &view(app, &posted.caller, row, &Fields::default(), Some(sentence), false).await?)
         }
     }
 }
@@ -297,7 +342,7 @@ pub(super) async fn rotate(State(app): State<App>, Path(id): Path<String>, poste
         }
         Err(failure) => {
             let (status, sentence) = failure.sentence()?;
-            html(status, &view(&app, &posted.caller, &row, &Fields::default(), Some(sentence)).await?)
+            html(status, &view(&app, &posted.caller, &row, &Fields::default(), Some(sentence), false).await?)
         }
     }
 }

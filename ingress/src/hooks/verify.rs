@@ -58,6 +58,12 @@ impl Lock {
         self.current.iter().chain(old).cloned().collect()
     }
 
+    /// Every secret that is kept, by what it is called, whether or not it is good by now.
+    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &Held)> {
+        let current = self.current.iter().map(|held| ("current", held));
+        current.chain(self.old.iter().map(|(held, _)| ("previous", held)))
+    }
+
     /// Whether `Authorization: Bearer` holds one of the secrets themselves, whatever the sender does with it otherwise:
     /// whoever asks what became of a delivery has nothing to sign.
     pub(super) fn opened_by_secret(&self, engine: &Engine, sent: &HeaderMap, now: Micros) -> Result<bool, EngineError> {

@@ -382,7 +382,8 @@ impl Preset {
     }
 
     /// The same, whatever the time.
-    pub(super) fn timeless(&self) -> Self {
+    #[must_use]
+    pub fn timeless(&self) -> Self {
         let timestamp =
             self.timestamp.clone().map(|timestamp| Timestamp { past_s: u32::MAX, future_s: u32::MAX, ..timestamp });
         Self { timestamp, ..self.clone() }

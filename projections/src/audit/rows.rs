@@ -274,6 +274,7 @@ impl AuditRow {
             }
             TriggerEvent::SecretRotated { .. }
             | TriggerEvent::IntakeReplaced { .. }
+            | TriggerEvent::SenderReplaced { .. }
             | TriggerEvent::Paused {}
             | TriggerEvent::Resumed {}
             | TriggerEvent::Deleted {} => {}

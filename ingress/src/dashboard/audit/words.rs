@@ -73,6 +73,7 @@ fn of_senders_and_people(event: &str) -> Option<&'static str> {
         "trigger.created" => "Trigger created",
         "trigger.secret_rotated" => "Secret rotated",
         "trigger.intake_replaced" => "Deliveries taken in by other rules",
+        "trigger.sender_replaced" => "Another kind of sender",
         "trigger.sample_captured" => "Sample captured",
         "trigger.confirmed" => "Sample confirmed",
         "trigger.paused" => "Trigger paused",

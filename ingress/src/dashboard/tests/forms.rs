@@ -134,6 +134,8 @@ async fn a_trigger_shows_its_secret_once_and_its_sample_is_confirmed() {
 
     let path = format!("/triggers/{}", story.trigger);
     let html = story.page(&path).await;
+    assert!(!html.contains("I have read it: confirm") && !html.contains("Body, as text"), "{html}");
+    let html = story.post(&story.admin, &format!("{path}/sample"), &[]).await.text().await.unwrap();
     assert!(html.contains("I have read it: confirm") && html.contains("⟨U+202E⟩"), "{html}");
     assert!(!html.contains(&secret), "{html}");
     let other = [("delivery", "0198c0de-0000-7000-8000-000000000000")];
