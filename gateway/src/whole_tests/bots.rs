@@ -58,6 +58,8 @@ async fn a_bots_own_call_waits_for_a_person_where_a_rule_says_so() {
     let by = Answerer { user: Some(UserId::new(World::system().uuid())), admin: true };
     let person = Origin::of(Actor::User(by.user.unwrap()));
     let yes = Answer { approval: asked.approval, digest: asked.digest, yes: true, by };
+    // A person answers what the page shows.
+    projector::catch_up(engine).await.unwrap();
     engine.answer_approval(yes, &person, None).await.unwrap();
     assert_eq!(ended(engine, run).await, (Outcome::Succeeded, None));
     let ended: Vec<_> = events(engine, &StreamName::run(run)).await;

@@ -221,8 +221,9 @@ impl World {
             RoutineEvent::Rearmed { cause: RearmCause::MaxRuns, .. }
             | RoutineEvent::Rescheduled { .. }
             | RoutineEvent::Resumed { .. } => {
-                let ended = self.routine.ended_up_to;
-                self.exists_after = ended.map_or(Micros(self.now.0 - 1), |ended| ended.max(Micros(self.now.0 - 1)));
+                // None from before it was made or given its schedule either, whatever the clock says now.
+                let from = Micros(self.now.max(self.routine.anchor).0 - 1);
+                self.exists_after = self.routine.ended_up_to.map_or(from, |ended| ended.max(from));
                 prop_assert!(next.is_none_or(|next| next > self.exists_after));
             }
             RoutineEvent::DeliveryQueued(queued) => self.waiting.push_back(queued.clone()),
