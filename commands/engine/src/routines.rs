@@ -135,7 +135,7 @@ impl Engine {
     /// Runs a routine now. The request's id makes the run's id, so that a repeated request is one run.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] with the live run, [`Refusal::Halted`], or a fault.
+    /// [`midwatch_commands::Refusal::Busy`] with the live run, [`midwatch_commands::Refusal::Halted`], or a fault.
     pub async fn run_now(
         &self,
         routine: RoutineId,
