@@ -9,7 +9,6 @@ mod output;
 mod serving;
 #[cfg(feature = "serve")]
 mod table;
-#[cfg(feature = "serve")]
 mod typed;
 mod verbs;
 
