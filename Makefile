@@ -87,3 +87,11 @@ bench-schedulers: ## Measure the clock beside other schedulers, and write docs/b
 .PHONY: bench-ingress
 bench-ingress: ## Measure the receiver of webhooks beside others, and write docs/benchmarks-ingress.md (QUICK=1: prints only)
 	benches/ingress/run.sh
+
+.PHONY: hostile
+hostile: ## Besiege a server for minutes in the ways that are too long for every test, and print its memory
+	scripts/with-services.sh cargo test --locked -p midwatch --test whole -- --include-ignored --nocapture --test-threads 1 hostile
+
+.PHONY: fuzz
+fuzz: ## Fuzz the receiver's parsing and every signing scheme for an hour (MINUTES=n for each of four targets)
+	fuzz/run.sh

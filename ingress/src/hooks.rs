@@ -15,11 +15,14 @@ mod status;
 mod verify;
 
 pub use again::{Again, verify_again};
+pub use json::unparsed;
 pub use verify::Lock;
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{Router, routing::any};
+
+use midwatch_engine::EngineError;
 
 use crate::app::App;
 
@@ -30,12 +33,35 @@ pub(crate) struct Doors {
     known: known::Known,
     guard: guard::Guard,
     body_deadline: Duration,
+    /// When the halt was last looked at.
+    halt_seen: std::sync::Mutex<Option<Duration>>,
 }
 
 impl Doors {
     /// Nothing known yet. A body that is not whole after `body_deadline` is cut.
     pub(crate) fn new(app: App, body_deadline: Duration) -> Arc<Self> {
-        Arc::new(Self { app, known: known::Known::default(), guard: guard::Guard::default(), body_deadline })
+        let (known, guard) = (known::Known::default(), guard::Guard::default());
+        Arc::new(Self { app, known, guard, body_deadline, halt_seen: std::sync::Mutex::default() })
+    }
+
+    /// Whether scheduling is halted, as it was at most a second ago in other processes, and is now in this one. What is
+    /// recorded is not judged by it: that carries the halt's version as a condition.
+    async fn halted(&self) -> Result<bool, EngineError> {
+        let now = self.app.engine.world().clock.monotonic();
+        let seen = |set: bool| {
+            let mut seen = self.halt_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let lately = seen.is_some_and(|seen| now.saturating_sub(seen) < known::AGAIN);
+            if set {
+                *seen = Some(now);
+            }
+            lately
+        };
+        if seen(false) {
+            return Ok(self.app.engine.halted_when_last_seen());
+        }
+        let halted = self.app.engine.halt().await?.state.halted.is_some();
+        seen(true);
+        Ok(halted)
     }
 }
 

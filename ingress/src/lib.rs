@@ -18,4 +18,4 @@ mod testing;
 
 pub use api::openapi::description as openapi;
 pub use app::{App, Settings};
-pub use hooks::{Again, Lock, verify_again};
+pub use hooks::{Again, Lock, unparsed, verify_again};

@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, http::Request};
+use axum::{
+    Router,
+    body::{Body, HttpBody as _},
+    http::Request,
+};
 use futures_util::future;
 use hyper::{body::Incoming, server::conn::http1};
 use hyper_util::{
@@ -20,7 +24,7 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::watch,
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -32,8 +36,15 @@ use crate::{
     router,
 };
 
+mod seats;
+
+use seats::Seats;
+pub(crate) use seats::{Seat, Waiting};
+
 /// Longest header that is read, in bytes; a longer one is answered 431.
 const HEADER_BYTES_MAX: usize = 64 << 10;
+/// An answer shorter than this, in bytes, is as good as sent.
+const SHORT: u64 = 64 << 10;
 /// After an accept that failed (no more files, say), nothing is accepted for this long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,7 +55,8 @@ pub struct Limits {
     pub header_deadline: Duration,
     /// A delivery's body that is not whole after this time is answered 408.
     pub body_deadline: Duration,
-    /// Connections at once on each address; further ones wait to be accepted.
+    /// Connections at once on each address. Where one more comes, whoever has kept us waiting longest for a header or a
+    /// body is closed; never more than half of the files that the process may open.
     pub connections: usize,
     /// How long requests that are under way may take once the process is to stop.
     pub stop_deadline: Duration,
@@ -163,23 +175,29 @@ async fn bind(address: SocketAddr, option: &'static str) -> Result<(TcpListener,
 
 /// Accepts until told to stop, then lets what is under way be answered, and closes.
 async fn accept(listener: TcpListener, router: Router, mut stopping: Stopping, limits: Limits) {
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let seats = Seats::new(limits.connections.min(files_max() / 2).max(1));
+    let mut number = 0;
     let graceful = GracefulShutdown::new();
     let mut open = JoinSet::new();
     let mut stop = pin!(stopping.wait());
     loop {
-        let next = pin!(next(&listener, &connections));
+        number += 1;
+        let next = pin!(next(&listener, &seats, number));
         let accepted = match future::select(&mut stop, next).await {
             future::Either::Left(_) => break,
             future::Either::Right((accepted, _)) => accepted,
         };
         match accepted {
-            Ok((stream, peer, permit)) => {
-                let watched = graceful.watch(connection(stream, peer, router.clone(), limits));
+            Ok((stream, peer, seat)) => {
+                let seat = Arc::new(seat);
+                let watched = graceful.watch(connection(stream, peer, Arc::clone(&seat), router.clone(), limits));
                 open.spawn(async move {
-                    // A connection that breaks is its peer's business.
-                    let _ = watched.await;
-                    drop(permit);
+                    // A connection that breaks is its peer's business; one whose seat is needed is cut.
+                    tokio::select! {
+                        biased;
+                        _ = watched => {}
+                        () = seat.is_needed() => {}
+                    }
                 });
                 while open.try_join_next().is_some() {}
             }
@@ -197,27 +215,46 @@ async fn accept(listener: TcpListener, router: Router, mut stopping: Stopping, l
 }
 
 /// The next connection, once there is room for one.
-async fn next(
-    listener: &TcpListener,
-    connections: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(connections).acquire_owned().await.map_err(io::Error::other)?;
+async fn next(listener: &TcpListener, seats: &Arc<Seats>, number: u64) -> io::Result<(TcpStream, IpAddr, Seat)> {
+    // Whoever is to give way gives way to somebody: so first there is somebody.
     let (stream, peer) = listener.accept().await?;
+    let seat = seats.next(number).await;
     // Answers are small and whole: waiting for more to send only delays them.
     stream.set_nodelay(true)?;
-    Ok((stream, peer.ip(), permit))
+    Ok((stream, peer.ip(), seat))
+}
+
+/// Files that this process may have open at once, as the system says; many where it does not say.
+fn files_max() -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(usize::MAX)
 }
 
 fn connection(
     stream: TcpStream,
     peer: IpAddr,
+    seat: Arc<Seat>,
     router: Router,
     limits: Limits,
 ) -> impl GracefulConnection<Output = Result<(), hyper::Error>> + Send {
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        router.clone().oneshot(request)
+        request.extensions_mut().insert(Arc::clone(&seat));
+        seat.waits_for(Waiting::Nothing);
+        let (answer, seat) = (router.clone().oneshot(request), Arc::clone(&seat));
+        async move {
+            let answered = answer.await;
+            // A stream of events or a long answer takes its time; after a short one the next request is waited for.
+            if answered
+                .as_ref()
+                .is_ok_and(|answer| answer.body().size_hint().exact().is_some_and(|length| length < SHORT))
+            {
+                seat.waits_for(Waiting::Header);
+            }
+            answered
+        }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())

@@ -123,6 +123,14 @@ impl Deployment {
         token["secret"].as_str().or(token["token"].as_str()).unwrap().to_owned()
     }
 
+    /// Transactions that PostgreSQL has counted in this database. Its counters follow a second later.
+    pub(crate) fn transactions(&self) -> u64 {
+        let server = env::var("MIDWATCH_TEST_POSTGRES").unwrap();
+        let database = self.database.as_ref().unwrap();
+        let sql = format!("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '{database}'");
+        psql(&server, &sql).trim().parse().unwrap()
+    }
+
     pub(crate) fn verify(&self) -> u64 {
         let verified = self.one(&["verify"]);
         assert_eq!(verified["ok"], true, "{verified}");

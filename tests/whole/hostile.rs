@@ -1,10 +1,17 @@
 //! Strangers at a real server: whatever they do, its memory stays under a stated bound, and a sender is answered meanwhile.
+//!
+//! The quick ones run with every test; `make hostile` runs the long ones (`ignored` here) and prints the memory of each.
 #![expect(clippy::disallowed_methods, reason = "a test measures in real time what real processes do")]
 
 use std::{
     fs,
     io::{Read as _, Write as _},
     net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -29,7 +36,10 @@ struct Besieged {
 
 impl Besieged {
     fn new() -> Self {
-        let deployment = Deployment::sqlite();
+        Self::on(Deployment::sqlite())
+    }
+
+    fn on(deployment: Deployment) -> Self {
         let server = deployment.serve();
         let routine = payloads::routine(&deployment);
         let trigger = deployment.one(&["trigger", "create", "--name", "door", "--routine", &routine]);
@@ -62,7 +72,7 @@ impl Besieged {
     /// Sends bytes and gives all that comes back until the server closes, or says nothing for a while.
     fn say(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         // The server may have answered and closed before it was all sent.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
@@ -180,6 +190,38 @@ fn floods_of_headers_cost_the_limit() {
 }
 
 #[test]
+fn too_much_by_every_road_costs_the_cap() {
+    let mut besieged = Besieged::new();
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+    let head = format!("POST {} HTTP/1.1\r\nHost: x\r\n", besieged.path);
+    for authentic in [false, true] {
+        let head = if authentic { besieged.head() } else { head.clone() };
+        // Declared too long, and sent all the same.
+        let declared = format!("{head}Content-Length: 40000000\r\n\r\n{}", "x".repeat(4_000_000));
+        let answer = besieged.say(declared.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        // In chunks, without a length.
+        let chunks = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(64));
+        let answer = besieged.say(chunks.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        // One byte a chunk.
+        let bytes = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", "1\r\nx\r\n".repeat(1_000_001));
+        let answer = besieged.say(bytes.as_bytes());
+        assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        besieged.a_sender_is_answered("oversize");
+    }
+    // 50 at once, each up to the cap of a megabyte, then silence: what they hold is bounded by it.
+    let mut streams: Vec<_> = (0..50).map(|_| besieged.connect()).collect();
+    for stream in &mut streams {
+        let _ = stream.write_all(format!("{head}Content-Length: 1000000\r\n\r\n").as_bytes());
+        let _ = stream.write_all("x".repeat(900_000).as_bytes());
+    }
+    besieged.a_sender_is_answered("50 half megabytes");
+    drop(streams);
+    besieged.stood("oversize");
+}
+
+#[test]
 fn unusual_ids_are_ids_or_refused() {
     let mut besieged = Besieged::new();
     let (path, authorization) = (besieged.path.clone(), besieged.authorization.clone());
@@ -212,4 +254,106 @@ fn unusual_ids_are_ids_or_refused() {
     }
     besieged.sent += ids.len() as u64;
     besieged.stood("unusual ids");
+}
+
+/// Opens `count` connections that say what `first` is and then, now and again, `more`, for `time`; a good sender is
+/// answered all the while.
+fn siege(count: usize, first: &str, more: &str, time: Duration, what: &str) {
+    let mut besieged = Besieged::new();
+    let over = Arc::new(AtomicBool::new(false));
+    let attackers: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, over) = (besieged.server.address.clone(), Arc::clone(&over));
+            let (first, more) = (first.replace("{path}", &besieged.path), more.to_owned());
+            thread::spawn(move || {
+                let mut streams: Vec<TcpStream> = Vec::new();
+                let mut opened = 0_usize;
+                while !over.load(SeqCst) {
+                    // Who was cut comes back.
+                    streams.retain_mut(|stream| stream.write_all(more.as_bytes()).is_ok());
+                    while streams.len() < count / 4 && !over.load(SeqCst) {
+                        let Ok(mut stream) = TcpStream::connect(&address) else { break };
+                        let _ = stream.set_nonblocking(true);
+                        let _ = stream.write_all(first.as_bytes());
+                        streams.push(stream);
+                        opened += 1;
+                    }
+                    thread::sleep(Duration::from_millis(200));
+                }
+                opened
+            })
+        })
+        .collect();
+    let since = Instant::now();
+    let mut worst = Duration::ZERO;
+    while since.elapsed() < time {
+        thread::sleep(Duration::from_millis(100));
+        let asked = Instant::now();
+        besieged.a_sender_is_answered(what);
+        worst = worst.max(asked.elapsed());
+    }
+    over.store(true, SeqCst);
+    let opened: usize = attackers.into_iter().map(|attacker| attacker.join().unwrap()).sum();
+    eprintln!("{what}: {opened} connections, a good sender waited {worst:?} at the most");
+    assert!(opened >= count, "{opened}");
+    besieged.stood(what);
+}
+
+const HEADER: &str = "POST {path} HTTP/1.1\r\nHost: x\r\n";
+
+#[test]
+fn a_slow_siege_is_stood() {
+    siege(1_500, HEADER, "x-a: b\r\n", Duration::from_secs(3), "1,500 headers that never end");
+}
+
+#[test]
+#[ignore = "long: make hostile"]
+fn ten_thousand_headers_that_never_end() {
+    siege(10_000, HEADER, "x-a: b\r\n", Duration::from_secs(30), "10,000 headers that never end");
+}
+
+#[test]
+#[ignore = "long: make hostile"]
+fn ten_thousand_connections_that_say_nothing() {
+    siege(10_000, "", "", Duration::from_secs(30), "10,000 silent connections");
+}
+
+#[test]
+#[ignore = "long: make hostile"]
+fn thousands_of_bodies_that_never_end() {
+    let first = format!("{HEADER}Content-Length: 999999\r\n\r\n{{");
+    siege(4_000, &first, "x", Duration::from_secs(30), "4,000 bodies that never end");
+}
+
+// A stranger's signature costs no look at the database, but for one a second for the endpoint and one for the halt.
+#[test]
+fn rejected_signatures_cost_no_round_trip() {
+    let mut besieged = Besieged::on(Deployment::postgres("hostile"));
+    besieged.a_sender_is_answered("before");
+    let before = besieged.deployment.transactions();
+    let idle = Instant::now();
+    thread::sleep(Duration::from_secs(2));
+    let at_rest = (besieged.deployment.transactions() - before) as f64 / idle.elapsed().as_secs_f64();
+    let before = besieged.deployment.transactions();
+    let since = Instant::now();
+    let mut refused = 0_u32;
+    while since.elapsed() < Duration::from_secs(2) {
+        let headers = [("Authorization", "Bearer mw_of-somebody-else")];
+        let status = besieged.server.post(&besieged.path, &headers, b"{}").unwrap().status;
+        refused += u32::from(status == 401);
+        assert!(status == 401 || status == 429, "{status}");
+        if status == 429 {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+    thread::sleep(Duration::from_millis(1_200));
+    let seconds = since.elapsed().as_secs_f64();
+    let more = (besieged.deployment.transactions() - before) as f64 - at_rest * seconds;
+    eprintln!(
+        "{refused} refused in {seconds:.1} s cost {more:.0} transactions beside the {at_rest:.0} a second at rest"
+    );
+    assert!(refused > 200, "{refused}");
+    // A look at the trigger, its stream and the halt, once a second each, and room for what rest does not show.
+    assert!(more < 12.0 * seconds, "{more} for {refused}");
+    besieged.stood("rejected signatures");
 }

@@ -16,7 +16,7 @@ use crate::{
     deployment::{self, Outside},
     filters::Filters,
     handle::{Done, Folds, Loaded, Request, load},
-    intake::{Places, Slots},
+    intake::{Gates, Places, Slots},
     lane::Lanes,
     secrets::Secrets,
     world::World,
@@ -65,6 +65,8 @@ struct Inner {
     pace: Pace,
     filters: Filters,
     slots: Slots,
+    /// Looks that many share.
+    gates: Gates,
     secrets: Option<Secrets>,
     namespace: Uuid,
     repeat_window_s: u32,
@@ -133,6 +135,7 @@ impl Engine {
             pace,
             filters: Filters::default(),
             slots: Slots::default(),
+            gates: Gates::default(),
             secrets,
             namespace,
             repeat_window_s,
@@ -241,6 +244,15 @@ impl Engine {
         Ok(halt)
     }
 
+    /// Whether scheduling is halted, as this process saw it last; not halted where it never looked. What other processes
+    /// did since is not in it.
+    #[must_use]
+    pub fn halted_when_last_seen(&self) -> bool {
+        // A stream that nobody has written to is not kept.
+        let halt = self.known::<Deployment>(&StreamName::halt()).unwrap_or_default();
+        self.inner.opening.halted || halt.state.halted.is_some()
+    }
+
     /// A refusal that comes because the same request was done before is a success; any other is a refusal.
     pub(crate) async fn seen(&self, request: Option<&Request>, refusal: Refusal) -> Result<Done<()>, EngineError> {
         self.done_before(request).await?.ok_or_else(|| refusal.into())
@@ -266,6 +278,10 @@ impl Engine {
 
     pub(crate) fn filters(&self) -> &Filters {
         &self.inner.filters
+    }
+
+    pub(crate) fn gates(&self) -> &Gates {
+        &self.inner.gates
     }
 
     pub(crate) fn slots(&self) -> &Slots {

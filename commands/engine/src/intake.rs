@@ -3,10 +3,8 @@
 //! Nothing here is trusted to be current but what is appended under a condition: the trigger's and the halt's versions
 //! are conditions of the append, so a door that was just closed cannot be passed on a stale cache.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+mod places;
+mod sight;
 
 use midwatch_boundary::filter::Passes;
 use midwatch_commands::{
@@ -36,6 +34,10 @@ use crate::{
     handle::{Loaded, Plan, TRIES},
     reading,
 };
+
+pub(crate) use places::{Places, Slots};
+pub(crate) use sight::Gates;
+use sight::Sight;
 
 /// Bodies and results up to this long stay in an event's content; longer ones are blobs.
 pub const CONTENT_BYTES_MAX: usize = 48 << 10;
@@ -83,6 +85,9 @@ impl Engine {
     pub async fn receive(&self, trigger: TriggerId, posted: &Posted) -> Result<Taken, EngineError> {
         let keys = Keys::of(trigger, posted);
         let mut receipt = Receipt::new(self, trigger, posted)?;
+        if let Some(taken) = self.receive_unlooked(&mut receipt, &keys).await? {
+            return Ok(taken);
+        }
         for _ in 0..TRIES {
             match self.receive_once(&mut receipt, &keys).await? {
                 Step::Done(taken) => return Ok(taken),
@@ -92,42 +97,61 @@ impl Engine {
         Err(EngineError::Fault("too many deliveries arrive at once; try again".to_owned()))
     }
 
+    /// Takes in what is new and plainly wanted without a look at the database: the append itself demands that the door is
+    /// as it was last seen, and that its keys are new. None where that is not so; then nothing has happened, and it is
+    /// looked at properly.
+    async fn receive_unlooked(&self, receipt: &mut Receipt<'_>, keys: &Keys) -> Result<Option<Taken>, EngineError> {
+        let Some(sight) = self.remembered(receipt.trigger).await? else { return Ok(None) };
+        let trigger = &sight.trigger.state;
+        let halted = sight.halt.state.halted.is_some() || self.opening().halted;
+        // A long body is written before its event, and what counts for a while or by the minute is looked up first.
+        let DeliveryContent::Received { body: short, .. } = &receipt.content;
+        let plain = short.is_some()
+            && !(keys.for_a_while && trigger.intake.duplicate_window_s > 0)
+            && trigger.intake.per_minute_max.is_none();
+        let Ok(old) = old_secret(trigger, receipt.posted.secret) else { return Ok(None) };
+        if halted || !plain || !trigger.open() {
+            return Ok(None);
+        }
+        receipt.old_secret = old;
+        let passing = self.passing(trigger, receipt).await;
+        let status = status(trigger, passing, standing(trigger, sight.routine.as_ref()));
+        // What is refused is recorded without its keys: only a look says whether it is new.
+        if status.0 == ReceivedStatus::Refused {
+            return Ok(None);
+        }
+        let recorded_under = keys.by_id.into_iter().chain(keys.by_signed).collect();
+        let append = self.append_of(receipt, &sight, status, recorded_under, None).await?;
+        match self.log().append(append).await {
+            Ok(appended) if !appended.duplicate => {
+                Ok(Some(Taken { delivery: receipt.delivery, status: status.0, duplicate: false }))
+            }
+            Ok(_) | Err(AppendError::Conflict { .. } | AppendError::KeyReused { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     async fn receive_once(&self, receipt: &mut Receipt<'_>, keys: &Keys) -> Result<Step, EngineError> {
-        let halt = self.halt().await?;
-        if halt.state.halted.is_some() {
+        let sight = self.look(receipt.trigger).await?;
+        if sight.halt.state.halted.is_some() {
             return Err(Refusal::Halted.into());
         }
-        let stream = StreamName::trigger(receipt.trigger);
-        let trigger = self.load::<Trigger>(&stream).await?;
-        if !trigger.state.open() {
+        let trigger = &sight.trigger.state;
+        if !trigger.open() {
             return Err(Refusal::NotFound("trigger").into());
         }
-        receipt.old_secret = old_secret(&trigger.state, receipt.posted.secret)?;
-        let window_s = trigger.state.intake.duplicate_window_s;
+        receipt.old_secret = old_secret(trigger, receipt.posted.secret)?;
+        let window_s = trigger.intake.duplicate_window_s;
         let recorded_under = match self.keys(keys, receipt, window_s).await? {
             Ok(keys) => keys,
             Err(first) => return Ok(Step::Done(first)),
         };
-        let routine = match trigger.state.routine {
-            None => None,
-            Some(routine) => Some(self.load::<Routine>(&StreamName::routine(routine)).await?),
-        };
-        let passing = self.passing(&trigger.state, receipt).await;
-        let (status, held) = status(&trigger.state, passing, standing(&trigger.state, routine.as_ref()));
+        let passing = self.passing(trigger, receipt).await;
+        let (status, held) = status(trigger, passing, standing(trigger, sight.routine.as_ref()));
         receipt.keep(self).await?;
-        let mut plan = self.plan(receipt, &trigger, routine.as_ref(), (status, held)).await?;
-        if !active(Mutant::IntakeIgnoresHalt) {
-            plan.condition(StreamName::halt(), halt.version);
-        }
-        // One that was refused is recorded without its keys: sent again, it is new work.
-        if status != ReceivedStatus::Refused && !active(Mutant::IntakeWithoutKey) {
-            recorded_under.into_iter().for_each(|key| plan.key(key));
-        }
-        let slot = self.slot(&trigger.state.intake, receipt).await?;
-        if let Some(slot) = slot {
-            plan.key(slot);
-        }
-        match self.log().append(Append::from(plan)).await {
+        let slot = self.slot(&trigger.intake, receipt).await?;
+        let append = self.append_of(receipt, &sight, (status, held), recorded_under, slot).await?;
+        match self.log().append(append).await {
             Ok(appended) if !appended.duplicate => {
                 Ok(Step::Done(Taken { delivery: receipt.delivery, status, duplicate: false }))
             }
@@ -216,6 +240,29 @@ impl Engine {
         }
     }
 
+    /// The append of a delivery, on the condition that everything is as it was seen.
+    async fn append_of(
+        &self,
+        receipt: &Receipt<'_>,
+        sight: &Sight,
+        status: (ReceivedStatus, Option<HeldCause>),
+        recorded_under: Vec<Key>,
+        slot: Option<Key>,
+    ) -> Result<Append, EngineError> {
+        let mut plan = self.plan(receipt, &sight.trigger, sight.routine.as_ref(), status).await?;
+        if !active(Mutant::IntakeIgnoresHalt) {
+            plan.condition(StreamName::halt(), sight.halt.version);
+        }
+        // One that was refused is recorded without its keys: sent again, it is new work.
+        if status.0 != ReceivedStatus::Refused && !active(Mutant::IntakeWithoutKey) {
+            recorded_under.into_iter().for_each(|key| plan.key(key));
+        }
+        if let Some(slot) = slot {
+            plan.key(slot);
+        }
+        Ok(Append::from(plan))
+    }
+
     async fn plan(
         &self,
         receipt: &Receipt<'_>,
@@ -295,6 +342,7 @@ impl Engine {
         let posted = receipt.posted;
         let seen = Seen { headers: &posted.headers, body: &posted.body, event_type: posted.event_type.as_deref() };
         let DeliveryContent::Received { filter_error, .. } = &mut receipt.content;
+        *filter_error = None;
         match self.wants(&trigger.intake, seen).await {
             Passes::Yes => Passing::Passes,
             Passes::No => Passing::Filtered,
@@ -374,49 +422,6 @@ fn add_or_condition<F: Family>(
         plan.condition(stream.clone(), version);
     }
     Ok(())
-}
-
-/// Which place in a minute's budget a process tries first, for each trigger. Losing it costs a few look-ups.
-#[derive(Debug, Default)]
-pub(crate) struct Slots(Mutex<BTreeMap<TriggerId, (i64, u32)>>);
-
-impl Slots {
-    fn next(&self, trigger: TriggerId, minute: i64) -> u32 {
-        let slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.get(&trigger).filter(|(known, _)| *known == minute).map_or(0, |(_, next)| *next)
-    }
-
-    fn took(&self, trigger: TriggerId, minute: i64, slot: u32) {
-        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slots.len() >= PLACES_MAX {
-            slots.clear();
-        }
-        let next = slots.entry(trigger).or_insert((minute, 0));
-        let behind = if next.0 == minute { next.1 } else { 0 };
-        *next = (minute, behind.max(slot.saturating_add(1)));
-    }
-}
-
-/// Where the last delivery of a body stands whose window is over: the keys of a body that comes again and again are a
-/// chain, and without this it would be followed from its beginning each time. Losing it costs that once.
-#[derive(Debug, Default)]
-pub(crate) struct Places(Mutex<BTreeMap<[u8; 32], u64>>);
-
-/// Bodies whose place is kept per process; beyond it all are dropped.
-const PLACES_MAX: usize = 4_096;
-
-impl Places {
-    fn get(&self, body: &[u8; 32]) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(body).copied().unwrap_or(0)
-    }
-
-    fn put(&self, body: [u8; 32], place: u64) {
-        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= PLACES_MAX {
-            places.clear();
-        }
-        places.insert(body, place);
-    }
 }
 
 enum Step {

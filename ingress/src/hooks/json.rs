@@ -10,7 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// Values inside values, at most.
 const DEPTH_MAX: usize = 64;
 /// Why a body cannot be read as JSON; none where it can.
-pub(super) fn unparsed(body: &[u8]) -> Option<String> {
+#[must_use]
+pub fn unparsed(body: &[u8]) -> Option<String> {
     look(body).err()
 }
 

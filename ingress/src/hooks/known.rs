@@ -1,8 +1,8 @@
 //! Endpoints this process has seen: a saving, never an authority.
 //!
-//! That an endpoint is a trigger's stays true for ever. What the trigger is like may be old here; so a success is
-//! judged again by the state of now before anything is recorded, and a failure looks again, at most once a second for
-//! each endpoint.
+//! That an endpoint is a trigger's stays true for ever. What the trigger is like may be old here, by a second at the most;
+//! so what is recorded carries the trigger's version as a condition, any other success is judged again by the state of
+//! now, and a failure looks again, at most once a second for each endpoint.
 
 use std::{collections::HashMap, sync::Arc, sync::Mutex, time::Duration};
 
@@ -15,7 +15,7 @@ use midwatch_projections::triggers::Triggers;
 use super::verify::Lock;
 
 /// How often a failure may look again, for each endpoint.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 /// Endpoints remembered of each kind; beyond it all are forgotten, which costs a look-up each.
 const ENDPOINTS_MAX: usize = 10_000;
 
@@ -39,6 +39,8 @@ pub(super) struct Door {
     pub(super) lock: Arc<Lock>,
     /// When a failure last made us look again.
     again_at: Option<Duration>,
+    /// When it was looked at.
+    seen_at: Duration,
 }
 
 impl Known {
@@ -83,6 +85,15 @@ impl Known {
         self.now(engine, endpoint, door.trigger, door.again_at).await
     }
 
+    /// The trigger as it was at most a second ago: enough where what follows is recorded on the condition that it still
+    /// is so.
+    pub(super) async fn lately(&self, engine: &Engine, endpoint: &str, door: Door) -> Result<Door, EngineError> {
+        if engine.world().clock.monotonic().saturating_sub(door.seen_at) < AGAIN {
+            return Ok(door);
+        }
+        self.refreshed(engine, endpoint, &door).await
+    }
+
     async fn now(
         &self,
         engine: &Engine,
@@ -90,9 +101,10 @@ impl Known {
         trigger: TriggerId,
         again_at: Option<Duration>,
     ) -> Result<Door, EngineError> {
+        let seen_at = engine.world().clock.monotonic();
         let state = Arc::new(engine.load::<Trigger>(&StreamName::trigger(trigger)).await?.state);
         let lock = Arc::new(Lock::of(engine, trigger, &state)?);
-        let door = Door { trigger, state, lock, again_at };
+        let door = Door { trigger, state, lock, again_at, seen_at };
         self.keep(|known| &mut known.doors, endpoint, door.clone());
         Ok(door)
     }

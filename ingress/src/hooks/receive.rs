@@ -22,7 +22,7 @@ use super::{Doors, body, headers, json, known::Door, status};
 use crate::{
     error::{Kind, Problem, RETRY_S},
     senders::{self, Failed, Genuine, Packed, Preset, Request, Step},
-    server::Peer,
+    server::{Peer, Seat, Waiting},
 };
 
 /// Seconds after which a sender should try again while scheduling is halted: a halt lasts as long as people need.
@@ -77,7 +77,7 @@ pub(super) async fn answer(State(doors): State<Arc<Doors>>, request: Incoming) -
 }
 
 async fn in_order(doors: &Doors, parts: &Parts, body: &mut Body) -> Result<Response, Problem> {
-    if doors.app.engine.halt().await?.state.halted.is_some() {
+    if doors.halted().await? {
         return Err(halted());
     }
     let target = Target::of(parts.uri.path());
@@ -148,23 +148,31 @@ async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) 
     if let Some(answer) = senders::before(&door.lock.preset, parts.uri.query()) {
         return Ok(handshake(answer));
     }
+    let seat = parts.extensions.get::<Arc<Seat>>();
+    let waits_for = |what| seat.into_iter().for_each(|seat| seat.waits_for(what));
+    waits_for(Waiting::Body);
     let bytes = body::read(body, cap, doors.body_deadline).await?;
+    waits_for(Waiting::Nothing);
     let url =
         doors.app.settings.public_url.as_deref().map(|url| format!("{}/hooks/{endpoint}", url.trim_end_matches('/')));
-    let request = Request {
-        headers: sent,
-        query: parts.uri.query(),
-        url: url.as_deref(),
-        body: &bytes,
-        body_bytes_max: cap as usize,
-    };
+    let (query, url) = (parts.uri.query(), url.as_deref());
+    let asked = Request { headers: sent, query, url, body: &[], body_bytes_max: cap as usize };
+    let request = Request { body: &bytes, ..asked };
     let now = engine.world().clock.now();
-    let (door, genuine) = opened_now(doors, endpoint, door, |door: &Door| verified(door, &request, now)).await?;
+    // Once a second it is looked at anew; in between the append demands that it is as it was seen.
+    let door = doors.known.lately(engine, endpoint, door).await?;
+    let opens = |door: &Door| verified(door, &request, now);
+    let (door, genuine) = match opens(&door)? {
+        Some(genuine) => (door, genuine),
+        None => opened_now(doors, endpoint, door, opens).await?,
+    };
     let preset = &door.lock.preset;
     let json = readable(preset, &request)?;
     let text = std::str::from_utf8(&json).ok();
     let held = door.lock.held(now).into_iter().find(|held| held.digest == genuine.secret);
     if let Some(answer) = text.and_then(|json| senders::with(preset, held.as_ref(), json)) {
+        // Nothing is recorded that would demand it: it is judged by the trigger of now.
+        opened_now(doors, endpoint, door.clone(), opens).await?;
         return Ok(handshake(answer));
     }
     let unparsed = json::unparsed(&json);
@@ -181,7 +189,15 @@ async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) 
         unparsed,
         body: bytes,
     };
-    let taken = engine.receive(door.trigger, &posted).await.map_err(not_taken)?;
+    let taken = match engine.receive(door.trigger, &posted).await {
+        Err(EngineError::Refused(Refusal::NotFound(_))) => {
+            // The door is no longer what it was a moment ago: what that means for this request is judged anew.
+            let request = Request { body: &posted.body, ..asked };
+            opened_now(doors, endpoint, door.clone(), |door: &Door| verified(door, &request, now)).await?;
+            return Err(nothing_here());
+        }
+        taken => taken.map_err(not_taken)?,
+    };
     tracing::debug!(delivery = %taken.delivery, duplicate = taken.duplicate, "a delivery was taken in");
     Ok(told(taken, preset.answer))
 }

@@ -86,15 +86,28 @@ async fn a_stop_answers_what_is_under_way_and_closes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_over_the_cap_wait_for_their_turn() {
-    let server = Server::start_within(Limits { connections: 2, ..quick() }).await;
-    // Two that say nothing are cut after the header deadline; then it is the third's turn.
-    let _silent = [TcpStream::connect(server.listen).await.unwrap(), TcpStream::connect(server.listen).await.unwrap()];
+async fn over_the_cap_whoever_keeps_us_waiting_longest_gives_way() {
+    let limits = Limits { connections: 2, header_deadline: Duration::from_secs(60), ..quick() };
+    let server = Server::start_within(limits).await;
+    let hook = server.hook().await;
+    // Somebody who is being read from, and somebody who says nothing.
+    let mut sender = TcpStream::connect(server.listen).await.unwrap();
+    let (endpoint, secret) = (&hook.endpoint, &hook.secret);
+    let head = format!("POST /hooks/{endpoint} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {secret}\r\n");
+    sender.write_all(format!("{head}connection: close\r\ncontent-length: 4\r\n\r\nab").as_bytes()).await.unwrap();
+    let mut silent = TcpStream::connect(server.listen).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let since = tokio::time::Instant::now();
     let health = server.plain(Method::GET, "/health").send().await.unwrap();
     assert_eq!(health.status(), StatusCode::OK);
-    assert!(since.elapsed() > Duration::from_millis(200), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    let mut nothing = [0; 8];
+    let cut = tokio::io::AsyncReadExt::read(&mut silent, &mut nothing);
+    let cut = tokio::time::timeout(Duration::from_secs(1), cut).await.unwrap();
+    assert!(matches!(cut, Ok(0) | Err(_)), "{cut:?}");
+    sender.write_all(b"cd").await.unwrap();
+    let answer = heard(&mut sender).await;
+    assert!(answer.starts_with("HTTP/1.1 202"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
