@@ -33,35 +33,34 @@ pub(crate) struct Doors {
     known: known::Known,
     guard: guard::Guard,
     body_deadline: Duration,
-    /// When the halt was last looked at.
-    halt_seen: std::sync::Mutex<Option<Duration>>,
+    /// When the halt was last looked at. Whoever looks holds it, and the others wait for what is seen.
+    halt_seen: tokio::sync::Mutex<Option<Duration>>,
 }
 
 impl Doors {
     /// Nothing known yet. A body that is not whole after `body_deadline` is cut.
     pub(crate) fn new(app: App, body_deadline: Duration) -> Arc<Self> {
         let (known, guard) = (known::Known::default(), guard::Guard::default());
-        Arc::new(Self { app, known, guard, body_deadline, halt_seen: std::sync::Mutex::default() })
+        Arc::new(Self { app, known, guard, body_deadline, halt_seen: tokio::sync::Mutex::default() })
     }
 
     /// Whether scheduling is halted, as it was at most a second ago in other processes, and is now in this one. What is
-    /// recorded is not judged by it: that carries the halt's version as a condition.
+    /// recorded is not judged by it, since that carries the halt's version as a condition; nor is any other success, see
+    /// [`halted_now`](Self::halted_now). So what a stranger is told costs no look at the database.
     async fn halted(&self) -> Result<bool, EngineError> {
+        let mut seen = self.halt_seen.lock().await;
         let now = self.app.engine.world().clock.monotonic();
-        let seen = |set: bool| {
-            let mut seen = self.halt_seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let lately = seen.is_some_and(|seen| now.saturating_sub(seen) < known::AGAIN);
-            if set {
-                *seen = Some(now);
-            }
-            lately
-        };
-        if seen(false) {
+        if seen.is_some_and(|seen| now.saturating_sub(seen) < known::AGAIN) {
             return Ok(self.app.engine.halted_when_last_seen());
         }
-        let halted = self.app.engine.halt().await?.state.halted.is_some();
-        seen(true);
+        let halted = self.halted_now().await?;
+        *seen = Some(now);
         Ok(halted)
+    }
+
+    /// Whether scheduling is halted now, for what succeeds without an append that would demand it.
+    async fn halted_now(&self) -> Result<bool, EngineError> {
+        Ok(self.app.engine.halt().await?.state.halted.is_some())
     }
 }
 

@@ -250,7 +250,7 @@ impl Engine {
     pub fn halted_when_last_seen(&self) -> bool {
         // A stream that nobody has written to is not kept.
         let halt = self.known::<Deployment>(&StreamName::halt()).unwrap_or_default();
-        self.inner.opening.halted || halt.state.halted.is_some()
+        self.inner.opening.halted || halt.state.halted.is_some() || self.went_back().is_some()
     }
 
     /// A refusal that comes because the same request was done before is a success; any other is a refusal.

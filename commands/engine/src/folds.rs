@@ -71,6 +71,12 @@ impl Folds {
         kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>()).cloned()
     }
 
+    /// The version of what is kept of a stream.
+    pub(crate) fn version<D: Decider>(&self, stream: &StreamName) -> Option<u64> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>()).map(|loaded| loaded.version)
+    }
+
     pub(crate) fn put<D: Decider>(&self, stream: &StreamName, loaded: Loaded<D>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= CACHE_MAX {

@@ -3,7 +3,7 @@
 //! What cannot be read is never lost: the bytes are kept, with the reason. Numbers are not read at all, so that big ones
 //! keep their digits.
 
-use std::{collections::HashSet, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
@@ -97,8 +97,8 @@ impl<'de> Visitor<'de> for Look {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         let depth = self.deeper()?;
-        let mut seen = HashSet::new();
-        while let Some(name) = members.next_key::<String>()? {
+        let mut seen = Names::default();
+        while let Some(name) = members.next_key_seed(Name)? {
             without_nul(&name)?;
             members.next_value_seed(Look { depth })?;
             if !seen.insert(name) {
@@ -107,6 +107,57 @@ impl<'de> Visitor<'de> for Look {
             }
         }
         Ok(())
+    }
+}
+
+/// A member's name, where it stands.
+struct Name;
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = Cow<'de, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member's name")
+    }
+
+    fn visit_borrowed_str<E: Error>(self, name: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(name))
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(name.to_owned()))
+    }
+}
+
+/// Names of one object. Most have a few, which are compared faster than hashed.
+#[derive(Default)]
+struct Names<'a> {
+    few: Vec<Cow<'a, str>>,
+    many: HashSet<Cow<'a, str>>,
+}
+
+/// Names that are compared one by one.
+const FEW: usize = 16;
+
+impl<'a> Names<'a> {
+    /// Whether the name is new.
+    fn insert(&mut self, name: Cow<'a, str>) -> bool {
+        if self.few.contains(&name) {
+            return false;
+        }
+        if self.few.len() < FEW {
+            self.few.push(name);
+            return true;
+        }
+        self.many.insert(name)
     }
 }
 
@@ -129,6 +180,7 @@ mod tests {
             (br#""\ud800""#, "surrogate"),
             (br#"{"a":1,"a":2}"#, "same member twice"),
             (br#"{"b":{"a":1,"a":1}}"#, "same member twice"),
+            (br#"{"a":1,"\u0061":1}"#, "same member twice"),
             (b"{} {}", "trailing"),
             (b"a=1&b=2", "expected"),
             (b"{\"a\":", "EOF"),
@@ -136,6 +188,16 @@ mod tests {
         ] {
             let said = unparsed(body).unwrap_or_default();
             assert!(said.contains(reason), "{}: {said}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn a_member_that_comes_twice_is_found_among_many() {
+        for (count, again) in [(5, 0), (40, 3), (40, 30), (40, 39)] {
+            let members = |count: usize| (0..count).map(|n| format!("\"m{n}\":{n}")).collect::<Vec<_>>().join(",");
+            assert_eq!(unparsed(format!("{{{}}}", members(count)).as_bytes()), None);
+            let twice = unparsed(format!("{{{},\"m{again}\":0}}", members(count)).as_bytes());
+            assert!(twice.is_some_and(|said| said.contains("same member twice")), "{count} {again}");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! That an endpoint is a trigger's stays true for ever. What the trigger is like may be old here, by a second at the most;
 //! so what is recorded carries the trigger's version as a condition, any other success is judged again by the state of
-//! now, and a failure looks again, at most once a second for each endpoint.
+//! now, and a failure by what was seen in the last second costs no look.
 
 use std::{collections::HashMap, sync::Arc, sync::Mutex, time::Duration};
 
@@ -14,7 +14,7 @@ use midwatch_projections::triggers::Triggers;
 
 use super::verify::Lock;
 
-/// How often a failure may look again, for each endpoint.
+/// How often an endpoint is looked at, whatever comes to it but successes that no append stands for.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 /// Endpoints remembered of each kind; beyond it all are forgotten, which costs a look-up each.
 const ENDPOINTS_MAX: usize = 10_000;
@@ -37,10 +37,11 @@ pub(super) struct Door {
     pub(super) trigger: TriggerId,
     pub(super) state: Arc<Trigger>,
     pub(super) lock: Arc<Lock>,
-    /// When a failure last made us look again.
-    again_at: Option<Duration>,
+    version: u64,
     /// When it was looked at.
     seen_at: Duration,
+    /// Whoever looks holds it: of many that would look at the same moment one does, for all.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Known {
@@ -60,53 +61,48 @@ impl Known {
                     self.keep(|known| &mut known.nothing, endpoint, now);
                     return Ok(None);
                 };
-                Ok(Some(self.now(engine, endpoint, trigger, None).await?).filter(|door| door.state.open()))
+                let door = seen(engine, trigger).await?;
+                self.keep(|known| &mut known.doors, endpoint, door.clone());
+                Ok(Some(door).filter(|door| door.state.open()))
             }
         }
     }
 
-    /// The trigger as it is now, after a failure; none when that was looked at a moment ago.
+    /// The trigger after a failure by `door`: as it is now, where that was not looked at for a second, else as somebody
+    /// has seen it since; none where there is nothing newer.
     pub(super) async fn again(
         &self,
         engine: &Engine,
         endpoint: &str,
         door: &Door,
     ) -> Result<Option<Door>, EngineError> {
-        let now = engine.world().clock.monotonic();
-        let last = self.lock().doors.get(endpoint).map_or(door.again_at, |door| door.again_at);
-        if last.is_some_and(|last| now.saturating_sub(last) < AGAIN) {
-            return Ok(None);
-        }
-        self.now(engine, endpoint, door.trigger, Some(now)).await.map(Some)
+        let newest = self.lately(engine, endpoint, door.clone()).await?;
+        Ok(Some(newest).filter(|newest| newest.seen_at > door.seen_at))
     }
 
-    /// The trigger as it is now, before something is recorded.
+    /// The trigger as it is now, before something succeeds that no append demands it for.
     pub(super) async fn refreshed(&self, engine: &Engine, endpoint: &str, door: &Door) -> Result<Door, EngineError> {
-        self.now(engine, endpoint, door.trigger, door.again_at).await
-    }
-
-    /// The trigger as it was at most a second ago: enough where what follows is recorded on the condition that it still
-    /// is so.
-    pub(super) async fn lately(&self, engine: &Engine, endpoint: &str, door: Door) -> Result<Door, EngineError> {
-        if engine.world().clock.monotonic().saturating_sub(door.seen_at) < AGAIN {
-            return Ok(door);
-        }
-        self.refreshed(engine, endpoint, &door).await
-    }
-
-    async fn now(
-        &self,
-        engine: &Engine,
-        endpoint: &str,
-        trigger: TriggerId,
-        again_at: Option<Duration>,
-    ) -> Result<Door, EngineError> {
-        let seen_at = engine.world().clock.monotonic();
-        let state = Arc::new(engine.load::<Trigger>(&StreamName::trigger(trigger)).await?.state);
-        let lock = Arc::new(Lock::of(engine, trigger, &state)?);
-        let door = Door { trigger, state, lock, again_at, seen_at };
+        let door = Door { turn: Arc::clone(&door.turn), ..seen(engine, door.trigger).await? };
         self.keep(|known| &mut known.doors, endpoint, door.clone());
         Ok(door)
+    }
+
+    /// The trigger as it was at most a second ago, and as this process knows it to be since: enough where what follows is
+    /// recorded on the condition that it still is so, or is a failure.
+    pub(super) async fn lately(&self, engine: &Engine, endpoint: &str, door: Door) -> Result<Door, EngineError> {
+        let lately = |door: &Door| {
+            engine.world().clock.monotonic().saturating_sub(door.seen_at) < AGAIN
+                && engine.trigger_when_last_seen(door.trigger).is_none_or(|version| version <= door.version)
+        };
+        let known = || self.lock().doors.get(endpoint).cloned().filter(|known| known.seen_at >= door.seen_at);
+        if let Some(newest) = known().filter(lately) {
+            return Ok(newest);
+        }
+        let _turn = door.turn.lock().await;
+        match known().filter(lately) {
+            Some(newest) => Ok(newest),
+            None => self.refreshed(engine, endpoint, &door).await,
+        }
     }
 
     fn keep<T>(&self, of: impl Fn(&mut Endpoints) -> &mut HashMap<String, T>, endpoint: &str, what: T) {
@@ -121,6 +117,15 @@ impl Known {
     fn lock(&self) -> std::sync::MutexGuard<'_, Endpoints> {
         self.endpoints.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// A trigger as it is now.
+async fn seen(engine: &Engine, trigger: TriggerId) -> Result<Door, EngineError> {
+    let seen_at = engine.world().clock.monotonic();
+    let loaded = engine.load::<Trigger>(&StreamName::trigger(trigger)).await?;
+    let (version, state) = (loaded.version, Arc::new(loaded.state));
+    let lock = Arc::new(Lock::of(engine, trigger, &state)?);
+    Ok(Door { trigger, state, lock, version, seen_at, turn: Arc::default() })
 }
 
 /// The trigger with this endpoint. A projection that is behind is caught up first: a trigger that another process has

@@ -119,12 +119,16 @@ async fn checked(doors: &Doors, endpoint: &str, parts: &Parts) -> Result<Respons
     let engine = &doors.app.engine;
     let other = || wrong_method("POST, HEAD");
     let door = doors.known.find(engine, endpoint).await?.ok_or_else(other)?;
-    let held = door.lock.held(engine.world().clock.now());
-    match senders::probe(&door.lock.preset, &held, &parts.method, parts.uri.query(), &parts.headers) {
-        None => Err(other()),
-        Some(Ok(answer)) => Ok(handshake(answer)),
-        Some(Err(())) => Err(not_authentic()),
+    let now = engine.world().clock.now();
+    let probe = |door: &Door| {
+        senders::probe(&door.lock.preset, &door.lock.held(now), &parts.method, parts.uri.query(), &parts.headers)
+    };
+    if probe(&door).is_none() {
+        return Err(other());
     }
+    let opens = |door: &Door| Ok(probe(door).and_then(Result::ok));
+    let (_, answer) = opened_now(doors, endpoint, door, opens).await?;
+    Ok(handshake(answer))
 }
 
 fn handshake(answer: senders::Answer) -> Response {
@@ -171,7 +175,6 @@ async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) 
     let text = std::str::from_utf8(&json).ok();
     let held = door.lock.held(now).into_iter().find(|held| held.digest == genuine.secret);
     if let Some(answer) = text.and_then(|json| senders::with(preset, held.as_ref(), json)) {
-        // Nothing is recorded that would demand it: it is judged by the trigger of now.
         opened_now(doors, endpoint, door.clone(), opens).await?;
         return Ok(handshake(answer));
     }
@@ -231,8 +234,9 @@ fn verified(door: &Door, request: &Request<'_>, now: Micros) -> Result<Option<Ge
     }
 }
 
-/// The door as it is now, if it opens. A success is judged again by the trigger of now, so that a secret that was just
-/// taken away opens nothing; a failure looks again, for one that was just given.
+/// The door as it is now, if it opens. A success is judged again by the trigger and the halt of now, because nothing is
+/// recorded that would demand them: a secret that was just taken away opens nothing. A failure looks again, for one that
+/// was just given, if nobody did in the last second.
 pub(super) async fn opened_now<T>(
     doors: &Doors,
     endpoint: &str,
@@ -241,6 +245,7 @@ pub(super) async fn opened_now<T>(
 ) -> Result<(Door, T), Problem> {
     let engine = &doors.app.engine;
     let current = match opens(&door)? {
+        Some(_) if doors.halted_now().await? => return Err(halted()),
         Some(_) => doors.known.refreshed(engine, endpoint, &door).await?,
         None => doors.known.again(engine, endpoint, &door).await?.ok_or_else(not_authentic)?,
     };

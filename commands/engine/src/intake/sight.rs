@@ -25,6 +25,12 @@ pub(super) struct Sight {
 }
 
 impl Engine {
+    /// The version of a trigger that this process saw last, if it saw any. What others did since is not in it.
+    #[must_use]
+    pub fn trigger_when_last_seen(&self, id: TriggerId) -> Option<u64> {
+        self.folds().version::<Trigger>(&StreamName::trigger(id))
+    }
+
     /// As it is now.
     pub(super) async fn look(&self, trigger: TriggerId) -> Result<Sight, EngineError> {
         let halt = self.halt().await?;
