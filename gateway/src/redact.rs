@@ -24,6 +24,12 @@ pub fn redact(value: &Value) -> Value {
     }
 }
 
+/// A header's value without its secrets.
+#[must_use]
+pub fn redact_header(name: &str, value: &str) -> String {
+    if names::is_secret(name) { REDACTED.to_owned() } else { redact_string(value) }
+}
+
 /// Text that is itself JSON, as tool arguments often are, is redacted by its names.
 fn redact_string(text: &str) -> String {
     if text.trim_start().starts_with(['{', '['])

@@ -71,11 +71,24 @@ impl Besieged {
 
     /// Sends bytes and gives all that comes back until the server closes, or says nothing for a while.
     fn say(&self, bytes: &[u8]) -> String {
+        self.heard(bytes, Duration::from_secs(2))
+    }
+
+    /// As [`Self::say`], of what has an answer, for which a busy server may take its time.
+    fn answer(&self, bytes: &[u8]) -> String {
+        self.heard(bytes, Duration::from_secs(20))
+    }
+
+    fn heard(&self, bytes: &[u8], patience: Duration) -> String {
         let mut stream = self.connect();
-        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         // The server may have answered and closed before it was all sent.
         let _ = stream.write_all(bytes);
-        let mut answer = Vec::new();
+        stream.set_read_timeout(Some(patience)).unwrap();
+        let mut answer = vec![0; 64 << 10];
+        let began = stream.read(&mut answer).unwrap_or(0);
+        answer.truncate(began);
+        // What follows the beginning of an answer is there soon.
+        stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     }
@@ -83,6 +96,14 @@ impl Besieged {
     /// A POST's header, with the secret, up to where more lines go.
     fn head(&self) -> String {
         format!("POST {} HTTP/1.1\r\nHost: x\r\nAuthorization: {}\r\n", self.path, self.authorization)
+    }
+
+    /// What the server has used of the processor, to a hundredth of a second.
+    fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.pid())).unwrap();
+        // The name may hold anything; user and system time are the twelfth and thirteenth after it.
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        Duration::from_millis(10 * (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()))
     }
 
     fn peak_kib(&self) -> u64 {
@@ -149,7 +170,7 @@ fn what_two_servers_could_read_differently_is_refused_and_closed() {
     besieged.sent += 1;
     // As plain HTTP/1.1 allows them: a body that looks like a request is a body.
     let body = &hidden;
-    let answer = besieged.say(format!("{}Content-Length: {}\r\n\r\n{body}", besieged.head(), body.len()).as_bytes());
+    let answer = besieged.answer(format!("{}Content-Length: {}\r\n\r\n{body}", besieged.head(), body.len()).as_bytes());
     assert!(answer.contains(" 202 ") && !answer.contains("\"ok\":true"), "{answer}");
     besieged.sent += 1;
     // Preambles of other protocols, and what is none.
@@ -166,6 +187,40 @@ fn what_two_servers_could_read_differently_is_refused_and_closed() {
         assert!(!answer.contains("\"ok\":true"), "{bytes:?}: {answer}");
     }
     besieged.stood("request smuggling");
+}
+
+// Nothing is opened that could be reset a hundred thousand times: HTTP/2 is not spoken, by no road.
+#[test]
+fn http_2_is_not_offered() {
+    let mut besieged = Besieged::new();
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [length[1], length[2], length[3], kind, flags];
+        [&head[..], &stream.to_be_bytes(), payload].concat()
+    };
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, b""));
+    for stream in (1..20_000).step_by(2) {
+        // GET / over http, and at once: never mind.
+        bytes.extend(frame(1, 5, stream, b"\x82\x84\x86"));
+        bytes.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+    }
+    let before = besieged.processor_time();
+    for _ in 0..20 {
+        let answer = besieged.say(&bytes);
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 4") || answer.starts_with("HTTP/1.1 505"),
+            "{answer}"
+        );
+    }
+    let cost = besieged.processor_time() - before;
+    assert!(cost < Duration::from_secs(1), "{cost:?}");
+    let upgrade = "GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
+                   HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n";
+    let answer = besieged.say(upgrade.as_bytes());
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    besieged.a_sender_is_answered("HTTP/2");
+    besieged.stood("HTTP/2 rapid reset");
 }
 
 #[test]
@@ -198,16 +253,19 @@ fn too_much_by_every_road_costs_the_cap() {
         let head = if authentic { besieged.head() } else { head.clone() };
         // Declared too long, and sent all the same.
         let declared = format!("{head}Content-Length: 40000000\r\n\r\n{}", "x".repeat(4_000_000));
-        let answer = besieged.say(declared.as_bytes());
+        let answer = besieged.answer(declared.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
         // In chunks, without a length.
         let chunks = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", chunk.repeat(64));
-        let answer = besieged.say(chunks.as_bytes());
+        let answer = besieged.answer(chunks.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-        // One byte a chunk.
+        // One byte a chunk: each costs as much as a long one.
         let bytes = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}", "1\r\nx\r\n".repeat(1_000_001));
-        let answer = besieged.say(bytes.as_bytes());
+        let before = besieged.processor_time();
+        let answer = besieged.answer(bytes.as_bytes());
         assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+        let cost = besieged.processor_time() - before;
+        assert!(cost < Duration::from_millis(500), "{cost:?}");
         besieged.a_sender_is_answered("oversize");
     }
     // 50 at once, each up to the cap of a megabyte, then silence: what they hold is bounded by it.
@@ -244,7 +302,7 @@ fn unusual_ids_are_ids_or_refused() {
             bytes.extend(b"X-Delivery-Id: ");
             bytes.extend(id);
             bytes.extend(format!("\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len()).bytes());
-            besieged.say(&bytes)
+            besieged.answer(&bytes)
         };
         let what = String::from_utf8_lossy(&id[..id.len().min(40)]).into_owned();
         let first = post(id, "{}");
@@ -304,6 +362,12 @@ const HEADER: &str = "POST {path} HTTP/1.1\r\nHost: x\r\n";
 #[test]
 fn a_slow_siege_is_stood() {
     siege(1_500, HEADER, "x-a: b\r\n", Duration::from_secs(3), "1,500 headers that never end");
+}
+
+#[test]
+fn a_slow_siege_of_bodies_is_stood() {
+    let first = format!("{HEADER}Content-Length: 999999\r\n\r\n{{");
+    siege(1_500, &first, "x", Duration::from_secs(6), "1,500 bodies that never end");
 }
 
 #[test]

@@ -228,6 +228,11 @@ impl Engine {
         if self.went_back().is_some() { None } else { self.inner.folds.known(stream) }
     }
 
+    /// As [`known`](Self::known), for many who only look at it.
+    pub(crate) fn known_shared<D: Decider>(&self, stream: &StreamName) -> Option<Arc<Loaded<D>>> {
+        if self.went_back().is_some() { None } else { self.inner.folds.shared(stream) }
+    }
+
     /// Whether scheduling is halted, for the deployment or for this process alone, and the version this was read at:
     /// the condition of every claim.
     ///
@@ -249,7 +254,7 @@ impl Engine {
     #[must_use]
     pub fn halted_when_last_seen(&self) -> bool {
         // A stream that nobody has written to is not kept.
-        let halt = self.known::<Deployment>(&StreamName::halt()).unwrap_or_default();
+        let halt = self.known_shared::<Deployment>(&StreamName::halt()).unwrap_or_default();
         self.inner.opening.halted || halt.state.halted.is_some() || self.went_back().is_some()
     }
 

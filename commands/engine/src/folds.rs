@@ -8,7 +8,7 @@ use std::{
     any::Any,
     collections::BTreeMap,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -46,7 +46,7 @@ pub struct Loaded<D> {
 /// Folded streams, so that a load reads only what is new.
 #[derive(Default)]
 pub struct Folds {
-    kept: Mutex<BTreeMap<StreamName, Box<dyn Any + Send>>>,
+    kept: Mutex<BTreeMap<StreamName, Arc<dyn Any + Send + Sync>>>,
     /// What seals snapshots. Without it there are none: who only reads believes events alone.
     sealing: Option<(World, Secrets)>,
     /// Events that loads have read.
@@ -67,14 +67,13 @@ impl Folds {
 
     /// What is kept of a stream.
     pub(crate) fn known<D: Decider>(&self, stream: &StreamName) -> Option<Loaded<D>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>()).cloned()
+        self.shared(stream).map(|loaded| (*loaded).clone())
     }
 
-    /// The version of what is kept of a stream.
-    pub(crate) fn version<D: Decider>(&self, stream: &StreamName) -> Option<u64> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(stream).and_then(|any| any.downcast_ref::<Loaded<D>>()).map(|loaded| loaded.version)
+    /// As [`known`](Self::known), for many who only look at it.
+    pub(crate) fn shared<D: Decider>(&self, stream: &StreamName) -> Option<Arc<Loaded<D>>> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(stream).map(Arc::clone);
+        kept.and_then(|any| any.downcast::<Loaded<D>>().ok())
     }
 
     pub(crate) fn put<D: Decider>(&self, stream: &StreamName, loaded: Loaded<D>) {
@@ -82,7 +81,7 @@ impl Folds {
         if kept.len() >= CACHE_MAX {
             kept.clear();
         }
-        kept.insert(stream.clone(), Box::new(loaded));
+        kept.insert(stream.clone(), Arc::new(loaded));
     }
 
     /// Drops everything: the ledger is not the one the states were folded from.

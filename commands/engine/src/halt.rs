@@ -19,10 +19,19 @@ impl Engine {
         reason: &str,
         request: Option<&Request>,
     ) -> Result<Done<()>, EngineError> {
-        handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| {
+        let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| {
             Ok(EngineCommand::Halt { cause: HaltCause::Person, reason: reason.to_owned() })
         })
-        .await
+        .await?;
+        self.see_halt().await;
+        Ok(done)
+    }
+
+    /// What this process remembers of the halt is no older than what it said of it.
+    async fn see_halt(&self) {
+        if let Err(error) = self.halt().await {
+            tracing::debug!(%error, "the halt is looked at again by whoever needs it");
+        }
     }
 
     /// Halts scheduling, unless it is halted, and calls off every run that is live: from the answer on nothing starts
@@ -51,8 +60,10 @@ impl Engine {
     /// # Errors
     /// It is not halted, or the ledger is a copy that was not adopted, or a fault.
     pub async fn lift_halt(&self, origin: &Origin, request: Option<&Request>) -> Result<Done<()>, EngineError> {
-        handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| Ok(EngineCommand::Lift { adopted: false }))
-            .await
+        let lift = |_: &Deployment| Ok(EngineCommand::Lift { adopted: false });
+        let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, lift).await?;
+        self.see_halt().await;
+        Ok(done)
     }
 
     /// Halts because of what the ledger turned out to be; nothing more if it is halted already.

@@ -85,7 +85,11 @@ impl Engine {
     pub async fn receive(&self, trigger: TriggerId, posted: &Posted) -> Result<Taken, EngineError> {
         let keys = Keys::of(trigger, posted);
         let mut receipt = Receipt::new(self, trigger, posted)?;
-        if let Some(taken) = self.receive_unlooked(&mut receipt, &keys).await? {
+        let mut step = self.receive_unlooked(&mut receipt, &keys).await?;
+        if matches!(step, Some(Step::Again)) {
+            step = self.receive_unlooked(&mut receipt, &keys).await?;
+        }
+        if let Some(Step::Done(taken)) = step {
             return Ok(taken);
         }
         for _ in 0..TRIES {
@@ -99,8 +103,8 @@ impl Engine {
 
     /// Takes in what is new and plainly wanted without a look at the database: the append itself demands that the door is
     /// as it was last seen, and that its keys are new. None where that is not so; then nothing has happened, and it is
-    /// looked at properly.
-    async fn receive_unlooked(&self, receipt: &mut Receipt<'_>, keys: &Keys) -> Result<Option<Taken>, EngineError> {
+    /// looked at properly. Again where the target did not stand as still as it was taken to.
+    async fn receive_unlooked(&self, receipt: &mut Receipt<'_>, keys: &Keys) -> Result<Option<Step>, EngineError> {
         let Some(sight) = self.remembered(receipt.trigger).await? else { return Ok(None) };
         let trigger = &sight.trigger.state;
         let halted = sight.halt.state.halted.is_some() || self.opening().halted;
@@ -115,7 +119,7 @@ impl Engine {
         }
         receipt.old_secret = old;
         let passing = self.passing(trigger, receipt).await;
-        let status = status(trigger, passing, standing(trigger, sight.routine.as_ref()));
+        let status = status(trigger, passing, standing(trigger, sight.routine.as_deref()));
         // What is refused is recorded without its keys: only a look says whether it is new.
         if status.0 == ReceivedStatus::Refused {
             return Ok(None);
@@ -124,9 +128,15 @@ impl Engine {
         let append = self.append_of(receipt, &sight, status, recorded_under, None).await?;
         match self.log().append(append).await {
             Ok(appended) if !appended.duplicate => {
-                Ok(Some(Taken { delivery: receipt.delivery, status: status.0, duplicate: false }))
+                let taken = Taken { delivery: receipt.delivery, status: status.0, duplicate: false };
+                Ok(Some(Step::Done(taken)))
             }
-            Ok(_) | Err(AppendError::Conflict { .. } | AppendError::KeyReused { .. }) => Ok(None),
+            Err(AppendError::Conflict { .. }) if sight.unlooked => {
+                self.forget_calm(receipt.trigger);
+                Ok(Some(Step::Again))
+            }
+            Err(AppendError::Conflict { .. }) => Ok(None),
+            Ok(_) | Err(AppendError::KeyReused { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -147,7 +157,7 @@ impl Engine {
             Err(first) => return Ok(Step::Done(first)),
         };
         let passing = self.passing(trigger, receipt).await;
-        let (status, held) = status(trigger, passing, standing(trigger, sight.routine.as_ref()));
+        let (status, held) = status(trigger, passing, standing(trigger, sight.routine.as_deref()));
         receipt.keep(self).await?;
         let slot = self.slot(&trigger.intake, receipt).await?;
         let append = self.append_of(receipt, &sight, (status, held), recorded_under, slot).await?;
@@ -249,7 +259,7 @@ impl Engine {
         recorded_under: Vec<Key>,
         slot: Option<Key>,
     ) -> Result<Append, EngineError> {
-        let mut plan = self.plan(receipt, &sight.trigger, sight.routine.as_ref(), status).await?;
+        let mut plan = self.plan(receipt, sight, status).await?;
         if !active(Mutant::IntakeIgnoresHalt) {
             plan.condition(StreamName::halt(), sight.halt.version);
         }
@@ -266,10 +276,10 @@ impl Engine {
     async fn plan(
         &self,
         receipt: &Receipt<'_>,
-        trigger: &Loaded<Trigger>,
-        routine: Option<&Loaded<Routine>>,
+        sight: &Sight,
         (status, held): (ReceivedStatus, Option<HeldCause>),
     ) -> Result<Plan, EngineError> {
+        let (trigger, routine) = (&sight.trigger, sight.routine.as_deref());
         let intake = &trigger.state.intake;
         // Where a busy target refuses, a delivery that it takes makes it busy at once: not only when it is reacted to.
         let refuses = intake.when_busy == WhenBusy::Refuse;
@@ -320,7 +330,16 @@ impl Engine {
                     Some(asked) => loaded.state.decide(RoutineCommand::Queue(asked))?,
                     None => Vec::new(),
                 };
-                add_or_condition(self, &mut plan, &StreamName::routine(id), loaded.version, &events, &origin, refuses)?;
+                let condition = refuses || sight.unlooked;
+                add_or_condition(
+                    self,
+                    &mut plan,
+                    &StreamName::routine(id),
+                    loaded.version,
+                    &events,
+                    &origin,
+                    condition,
+                )?;
             }
             _ => on_trigger.extend(match asked {
                 Some(asked) => trigger.state.decide(TriggerCommand::Queue(asked))?,

@@ -1,5 +1,9 @@
 //! Names that say that a secret stands under them, whatever their case and separators.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 /// A name with one of these words in it is a secret's.
 const WORDS: &[&str] = &[
     "auth",
@@ -78,8 +82,18 @@ const COUNTS: &[&str] = &[
 
 /// Whether what stands under the name is a secret.
 pub(super) fn is_secret(name: &str) -> bool {
-    let whole = squashed(name);
-    PARTS.iter().any(|part| whole.contains(part)) || words(name).iter().any(|word| WORDS.contains(&word.as_str()))
+    ANY_PART.is_match(&squashed(name)) || has_secret_word(name)
+}
+
+/// All of [`PARTS`] in one pass.
+static ANY_PART: LazyLock<Regex> = LazyLock::new(|| super::text::literal(&PARTS.join("|")));
+
+fn has_secret_word(name: &str) -> bool {
+    // Without capitals words are told apart by what stands between them alone: most names of headers.
+    if name.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| WORDS.contains(&word));
+    }
+    words(name).iter().any(|word| WORDS.contains(&word.as_str()))
 }
 
 /// Whether a number under the name is a count: `tokens`, `max_tokens`, `token_count`, `sessionLimit`.

@@ -11,8 +11,15 @@ use http_body_util::BodyExt as _;
 use crate::error::{Kind, Problem};
 
 /// How long the rest of a refused body is read and thrown away, so that the sender gets to read our answer instead of a
-/// cut connection.
-const DRAIN: Duration = Duration::from_secs(5);
+/// cut connection; as long as something comes at least every [`DRAIN_IDLE`].
+const DRAIN: Duration = Duration::from_secs(30);
+const DRAIN_IDLE: Duration = Duration::from_secs(5);
+/// How much of it, in bytes: a sender that still has not looked for an answer then is no sender.
+const DRAIN_BYTES: usize = 128 << 20;
+/// Pieces that a body may come in, beside one for each [`PIECE_BYTES`] of it. A piece costs work, however short it is: a
+/// megabyte in chunks of one byte would cost as much as a thousand deliveries.
+const PIECES: usize = 16_384;
+const PIECE_BYTES: usize = 64;
 
 /// The length a sender declares.
 pub(super) fn declared(headers: &HeaderMap) -> Option<u64> {
@@ -30,7 +37,7 @@ pub(super) fn check_declared(headers: &HeaderMap, cap: u32) -> Result<(), Proble
 /// The bytes that come are what counts, whatever was declared. Memory grows with them and never beyond `cap`.
 ///
 /// # Errors
-/// 413 above `cap`; 408 when it is not whole after `deadline`; 400 when it breaks off.
+/// 413 above `cap`, or in too many pieces; 408 when it is not whole after `deadline`; 400 when it breaks off.
 pub(super) async fn read(body: &mut Body, cap: u32, deadline: Duration) -> Result<Vec<u8>, Problem> {
     let slow = || {
         let sentence = format!("the body was not whole after {} s", deadline.as_secs());
@@ -43,7 +50,13 @@ pub(super) async fn read(body: &mut Body, cap: u32, deadline: Duration) -> Resul
 async fn collect(body: &mut Body, cap: u32) -> Result<Vec<u8>, Problem> {
     let cap_bytes = cap as usize;
     let mut bytes: Vec<u8> = Vec::new();
+    let mut pieces = 0;
     while let Some(frame) = body.frame().await {
+        pieces += 1;
+        if too_many(pieces, bytes.len()) {
+            let sentence = "the body comes in too many pieces; send it in larger chunks";
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Kind::BadRequest, "too_many_pieces", sentence));
+        }
         let frame = frame.map_err(|_| Problem::bad("broken_off", "the body broke off before its end"))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = bytes.len() + data.len();
@@ -60,18 +73,31 @@ async fn collect(body: &mut Body, cap: u32) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
+fn too_many(pieces: usize, bytes: usize) -> bool {
+    pieces > PIECES + bytes / PIECE_BYTES
+}
+
 pub(super) fn too_long(cap: u32) -> Problem {
     let sentence = format!("the body is longer than the {cap} bytes that this trigger takes");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Kind::BadRequest, "too_large", sentence)
 }
 
-/// Reads the rest of a refused body and throws it away, beside the answer. Not after `Expect: 100-continue`: whoever
-/// waits for our word sends nothing.
+/// Reads the rest of a refused body and throws it away, beside the answer, within limits. Not after
+/// `Expect: 100-continue`: whoever waits for our word sends nothing.
 pub(super) fn drain(headers: &HeaderMap, mut body: Body) {
     if headers.contains_key(header::EXPECT) || body.is_end_stream() {
         return;
     }
-    tokio::spawn(tokio::time::timeout(DRAIN, async move { while let Some(Ok(_)) = body.frame().await {} }));
+    tokio::spawn(tokio::time::timeout(DRAIN, async move {
+        let (mut pieces, mut bytes) = (0, 0);
+        while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_IDLE, body.frame()).await {
+            pieces += 1;
+            bytes += frame.data_ref().map_or(0, |data| data.len());
+            if bytes > DRAIN_BYTES || too_many(pieces, bytes) {
+                break;
+            }
+        }
+    }));
 }
 
 #[cfg(test)]
@@ -91,6 +117,16 @@ mod tests {
         let read = read(&mut chunks(99, 1_000), 100_000, Duration::from_secs(5)).await.unwrap();
         assert_eq!(read.len(), 99_000);
         assert!(read.capacity() <= 100_000, "{}", read.capacity());
+    }
+
+    #[tokio::test]
+    async fn pieces_are_counted() {
+        let read =
+            |count, bytes| async move { read(&mut chunks(count, bytes), 1_000_000, Duration::from_secs(5)).await };
+        assert_eq!(read(16_384, 1).await.unwrap().len(), 16_384);
+        assert_eq!(read(15_625, 64).await.unwrap().len(), 1_000_000);
+        let refused = read(20_000, 1).await.unwrap_err();
+        assert_eq!((refused.status, refused.code), (StatusCode::PAYLOAD_TOO_LARGE, "too_many_pieces"));
     }
 
     #[tokio::test]

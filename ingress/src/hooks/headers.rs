@@ -1,8 +1,7 @@
 //! The list of headers that is kept.
 
 use axum::http::{HeaderMap, HeaderValue};
-use midwatch_gateway::redact::{REDACTED, redact};
-use serde_json::{Value, json};
+use midwatch_gateway::redact::{REDACTED, redact_header};
 
 use crate::auth::bearer;
 
@@ -26,10 +25,7 @@ fn redacted(name: &str, value: &str, secret: Option<&str>) -> String {
     if secret.is_some_and(|secret| value.contains(secret)) {
         return REDACTED.to_owned();
     }
-    match redact(&json!([name, value])) {
-        Value::Array(pair) => pair.get(1).and_then(Value::as_str).unwrap_or(REDACTED).to_owned(),
-        _ => REDACTED.to_owned(),
-    }
+    redact_header(name, value)
 }
 
 /// A value as text. HTTP allows any byte above 0x7f: what is not UTF-8 is read as Latin-1, which loses nothing.

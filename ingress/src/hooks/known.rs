@@ -2,7 +2,7 @@
 //!
 //! That an endpoint is a trigger's stays true for ever. What the trigger is like may be old here, by a second at the most;
 //! so what is recorded carries the trigger's version as a condition, any other success is judged again by the state of
-//! now, and a failure by what was seen in the last second costs no look.
+//! now, and a failure looks again, at most once a second for each endpoint.
 
 use std::{collections::HashMap, sync::Arc, sync::Mutex, time::Duration};
 
@@ -14,7 +14,7 @@ use midwatch_projections::triggers::Triggers;
 
 use super::verify::Lock;
 
-/// How often an endpoint is looked at, whatever comes to it but successes that no append stands for.
+/// How often a failure may look again, for each endpoint; and how old what is known of it may be.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 /// Endpoints remembered of each kind; beyond it all are forgotten, which costs a look-up each.
 const ENDPOINTS_MAX: usize = 10_000;
@@ -38,10 +38,19 @@ pub(super) struct Door {
     pub(super) state: Arc<Trigger>,
     pub(super) lock: Arc<Lock>,
     version: u64,
+    /// When a failure last made us look again.
+    again_at: Option<Duration>,
     /// When it was looked at.
     seen_at: Duration,
     /// Whoever looks holds it: of many that would look at the same moment one does, for all.
     turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Door {
+    /// Whether they are of one look.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
 }
 
 impl Known {
@@ -68,41 +77,65 @@ impl Known {
         }
     }
 
-    /// The trigger after a failure by `door`: as it is now, where that was not looked at for a second, else as somebody
-    /// has seen it since; none where there is nothing newer.
+    /// The trigger after a failure by `door`: as somebody has seen it since, else as it is now, at most once a second; none
+    /// where there is nothing newer.
     pub(super) async fn again(
         &self,
         engine: &Engine,
         endpoint: &str,
         door: &Door,
     ) -> Result<Option<Door>, EngineError> {
-        let newest = self.lately(engine, endpoint, door.clone()).await?;
-        Ok(Some(newest).filter(|newest| newest.seen_at > door.seen_at))
+        let _turn = door.turn.lock().await;
+        let now = engine.world().clock.monotonic();
+        let known = self.newest(endpoint, door);
+        if known.seen_at > door.seen_at {
+            return Ok(Some(known));
+        }
+        if known.again_at.is_some_and(|last| now.saturating_sub(last) < AGAIN) && self.is_current(engine, &known) {
+            return Ok(None);
+        }
+        let door = Door { again_at: Some(now), ..self.seen_again(engine, door).await? };
+        self.keep(|known| &mut known.doors, endpoint, door.clone());
+        Ok(Some(door))
     }
 
     /// The trigger as it is now, before something succeeds that no append demands it for.
     pub(super) async fn refreshed(&self, engine: &Engine, endpoint: &str, door: &Door) -> Result<Door, EngineError> {
-        let door = Door { turn: Arc::clone(&door.turn), ..seen(engine, door.trigger).await? };
+        let again_at = self.newest(endpoint, door).again_at;
+        let door = Door { again_at, ..self.seen_again(engine, door).await? };
         self.keep(|known| &mut known.doors, endpoint, door.clone());
         Ok(door)
     }
 
     /// The trigger as it was at most a second ago, and as this process knows it to be since: enough where what follows is
-    /// recorded on the condition that it still is so, or is a failure.
-    pub(super) async fn lately(&self, engine: &Engine, endpoint: &str, door: Door) -> Result<Door, EngineError> {
+    /// recorded on the condition that it still is so.
+    pub(super) async fn lately(&self, engine: &Engine, endpoint: &str, door: &Door) -> Result<Door, EngineError> {
         let lately = |door: &Door| {
-            engine.world().clock.monotonic().saturating_sub(door.seen_at) < AGAIN
-                && engine.trigger_when_last_seen(door.trigger).is_none_or(|version| version <= door.version)
+            engine.world().clock.monotonic().saturating_sub(door.seen_at) < AGAIN && self.is_current(engine, door)
         };
-        let known = || self.lock().doors.get(endpoint).cloned().filter(|known| known.seen_at >= door.seen_at);
-        if let Some(newest) = known().filter(lately) {
-            return Ok(newest);
+        let known = Some(self.newest(endpoint, door)).filter(lately);
+        if let Some(known) = known {
+            return Ok(known);
         }
         let _turn = door.turn.lock().await;
-        match known().filter(lately) {
-            Some(newest) => Ok(newest),
-            None => self.refreshed(engine, endpoint, &door).await,
+        match Some(self.newest(endpoint, door)).filter(lately) {
+            Some(known) => Ok(known),
+            None => self.refreshed(engine, endpoint, door).await,
         }
+    }
+
+    /// Whether it is no older than what this process has done since.
+    fn is_current(&self, engine: &Engine, door: &Door) -> bool {
+        engine.trigger_when_last_seen(door.trigger).is_none_or(|version| version <= door.version)
+    }
+
+    fn newest(&self, endpoint: &str, door: &Door) -> Door {
+        let known = self.lock().doors.get(endpoint).cloned();
+        known.filter(|known| known.seen_at >= door.seen_at).unwrap_or_else(|| door.clone())
+    }
+
+    async fn seen_again(&self, engine: &Engine, door: &Door) -> Result<Door, EngineError> {
+        Ok(Door { turn: Arc::clone(&door.turn), ..seen(engine, door.trigger).await? })
     }
 
     fn keep<T>(&self, of: impl Fn(&mut Endpoints) -> &mut HashMap<String, T>, endpoint: &str, what: T) {
@@ -125,7 +158,7 @@ async fn seen(engine: &Engine, trigger: TriggerId) -> Result<Door, EngineError> 
     let loaded = engine.load::<Trigger>(&StreamName::trigger(trigger)).await?;
     let (version, state) = (loaded.version, Arc::new(loaded.state));
     let lock = Arc::new(Lock::of(engine, trigger, &state)?);
-    Ok(Door { trigger, state, lock, version, seen_at, turn: Arc::default() })
+    Ok(Door { trigger, state, lock, version, again_at: None, seen_at, turn: Arc::default() })
 }
 
 /// The trigger with this endpoint. A projection that is behind is caught up first: a trigger that another process has

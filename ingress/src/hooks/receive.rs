@@ -69,8 +69,10 @@ fn well_formed(endpoint: &str) -> bool {
 pub(super) async fn answer(State(doors): State<Arc<Doors>>, request: Incoming) -> Response {
     let (parts, mut body) = request.into_parts();
     let answered = in_order(&doors, &parts, &mut body).await;
-    // What was refused before it was read is thrown away beside the answer; a slow sender had its time.
-    if !answered.as_ref().is_err_and(|problem| problem.status == StatusCode::REQUEST_TIMEOUT) {
+    // What was refused before it was read is thrown away beside the answer; a slow sender had its time, and one of a
+    // thousand little pieces its work.
+    let had = |problem: &Problem| problem.status == StatusCode::REQUEST_TIMEOUT || problem.code == "too_many_pieces";
+    if !answered.as_ref().is_err_and(had) {
         body::drain(&parts.headers, body);
     }
     answered.unwrap_or_else(IntoResponse::into_response)
@@ -163,13 +165,8 @@ async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) 
     let asked = Request { headers: sent, query, url, body: &[], body_bytes_max: cap as usize };
     let request = Request { body: &bytes, ..asked };
     let now = engine.world().clock.now();
-    // Once a second it is looked at anew; in between the append demands that it is as it was seen.
-    let door = doors.known.lately(engine, endpoint, door).await?;
     let opens = |door: &Door| verified(door, &request, now);
-    let (door, genuine) = match opens(&door)? {
-        Some(genuine) => (door, genuine),
-        None => opened_now(doors, endpoint, door, opens).await?,
-    };
+    let (door, genuine) = opened_lately(doors, endpoint, door, opens).await?;
     let preset = &door.lock.preset;
     let json = readable(preset, &request)?;
     let text = std::str::from_utf8(&json).ok();
@@ -254,6 +251,25 @@ pub(super) async fn opened_now<T>(
     }
     let opened = opens(&current)?.ok_or_else(not_authentic)?;
     Ok((current, opened))
+}
+
+/// The door as it was at most a second ago, if it opens: for what is recorded on the condition that it still is so. What
+/// does not open costs no look but the one a second that a failure has.
+async fn opened_lately<T>(
+    doors: &Doors,
+    endpoint: &str,
+    door: Door,
+    opens: impl Fn(&Door) -> Result<Option<T>, Problem>,
+) -> Result<(Door, T), Problem> {
+    let Some(opened) = opens(&door)? else { return opened_now(doors, endpoint, door, opens).await };
+    let lately = doors.known.lately(&doors.app.engine, endpoint, &door).await?;
+    if lately.is(&door) {
+        return Ok((door, opened));
+    }
+    match opens(&lately)? {
+        Some(opened) if lately.state.open() => Ok((lately, opened)),
+        _ => opened_now(doors, endpoint, lately, opens).await,
+    }
 }
 
 /// An authentic body as JSON text. Whoever packs it must be known to: else there is nothing it was checked against.
