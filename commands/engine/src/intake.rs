@@ -3,6 +3,8 @@
 //! Nothing here is trusted to be current but what is appended under a condition: the trigger's and the halt's versions
 //! are conditions of the append, so a door that was just closed cannot be passed on a stale cache.
 
+mod bodies;
+mod keys;
 mod places;
 mod sight;
 
@@ -18,23 +20,21 @@ use midwatch_commands::{
 use midwatch_events::{
     Actor, Family, Micros, New, StreamName,
     delivery::{DeliveryContent, DeliveryEvent, HeldCause, Received, ReceivedStatus},
-    id::{BlobId, DeliveryId, TriggerId},
-    key::{Bytes, Digest, Key, hash_parts},
+    id::{DeliveryId, TriggerId},
+    key::{Bytes, Digest, Key},
     routine::DeliveryQueued,
-    run::BlobRef,
     time::SECOND_US,
     trigger::{Intake, WhenBusy},
 };
-use midwatch_log::{Append, AppendError, blob};
-use sha2::{Digest as _, Sha256};
+use midwatch_log::{Append, AppendError};
 
 use crate::{
     Engine, EngineError, Origin,
     filters::Seen,
     handle::{Loaded, Plan, TRIES},
-    reading,
 };
 
+use keys::Keys;
 pub(crate) use places::{Places, Slots};
 pub(crate) use sight::Gates;
 use sight::Sight;
@@ -486,64 +486,6 @@ impl<'a> Receipt<'a> {
     }
 }
 
-impl Engine {
-    /// Keeps bytes that are too long for an event, durably, and says how an event names them.
-    ///
-    /// # Errors
-    /// A fault of the database.
-    pub async fn keep(&self, bytes: &[u8]) -> Result<BlobRef, EngineError> {
-        let id = BlobId::new(uuid::Builder::from_random_bytes(self.world().random::<16>()).into_uuid());
-        let salt = self.world().random::<16>();
-        blob::put(self.log(), id.uuid(), bytes).await?;
-        let digest = Sha256::new().chain_update(salt).chain_update(bytes).finalize();
-        Ok(BlobRef { blob: id, length: bytes.len() as u64, salt: Bytes(salt.to_vec()), digest: Digest(digest.into()) })
-    }
-
-    /// The bytes an event names; none once they have expired.
-    ///
-    /// # Errors
-    /// A fault of the database, or bytes that are not what was kept.
-    pub async fn kept(&self, reference: &BlobRef) -> Result<Option<Vec<u8>>, EngineError> {
-        let Some(bytes) = blob::get(self.log(), reference.blob.uuid()).await? else { return Ok(None) };
-        let digest = Sha256::new().chain_update(&reference.salt.0).chain_update(&bytes).finalize();
-        if digest[..] != reference.digest.0 {
-            return Err(EngineError::Corrupt(format!("blob {} is not what was kept", reference.blob)));
-        }
-        Ok(Some(bytes))
-    }
-
-    /// The body of a delivery as its sender means it: unpacked, and a form as JSON; none once it was erased.
-    ///
-    /// # Errors
-    /// There is no such delivery, or a fault.
-    pub async fn reading(&self, delivery: DeliveryId) -> Result<Option<Vec<u8>>, EngineError> {
-        let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
-        let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
-        let Some(DeliveryContent::Received { headers, .. }) = first.content::<DeliveryEvent>()? else {
-            return Ok(None);
-        };
-        let Some(body) = self.body(delivery).await? else { return Ok(None) };
-        let header = |name: &str| headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
-        let read =
-            reading::read(header("content-type"), header("content-encoding"), &body, reading::UNPACKED_BYTES_MAX);
-        Ok(Some(read.map_or(body.clone(), std::borrow::Cow::into_owned)))
-    }
-
-    /// The body of a delivery, byte for byte as it came; none once it was erased.
-    ///
-    /// # Errors
-    /// There is no such delivery, or a fault.
-    pub async fn body(&self, delivery: DeliveryId) -> Result<Option<Vec<u8>>, EngineError> {
-        let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
-        let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
-        match first.content::<DeliveryEvent>()? {
-            Some(DeliveryContent::Received { body: Some(body), .. }) => Ok(Some(body.0)),
-            Some(DeliveryContent::Received { blob: Some(reference), .. }) => self.kept(&reference).await,
-            Some(DeliveryContent::Received { .. }) | None => Ok(None),
-        }
-    }
-}
-
 /// Whether the secret that opened the door is the old one by now.
 fn old_secret(trigger: &Trigger, secret: Option<Digest>) -> Result<bool, EngineError> {
     let Some(secret) = secret else { return Ok(false) };
@@ -553,44 +495,5 @@ fn old_secret(trigger: &Trigger, secret: Option<Digest>) -> Result<bool, EngineE
         (_, Some((old, _))) if is(old) => Ok(true),
         // It was replaced between the door and here.
         _ => Err(Refusal::NotFound("trigger").into()),
-    }
-}
-
-/// The keys one POST may be known under.
-///
-/// They name the trigger, which has one endpoint for ever: should an endpoint ever be replaced, what came through the
-/// old one is still known.
-struct Keys {
-    by_id: Option<Key>,
-    conflict: Key,
-    by_signed: Option<Key>,
-    /// What the body key is made of counts, for the trigger's duplicate window.
-    for_a_while: bool,
-    trigger: String,
-    alike: [u8; 32],
-}
-
-impl Keys {
-    fn of(trigger: TriggerId, posted: &Posted) -> Self {
-        let trigger = trigger.to_string();
-        let body = hash_parts(&[&posted.body]);
-        let id = posted.sender_id.as_deref();
-        let asked: &[&[u8]] = if posted.id_alone { &[trigger.as_bytes()] } else { &[trigger.as_bytes(), &body] };
-        let by_id = id.map(|id| Key::new(&["delivery", &trigger, id], asked));
-        let hash = Digest(body).to_string();
-        let parts = ["conflict", &trigger, id.unwrap_or_default(), &hash];
-        let conflict = Key::new(&parts, &[trigger.as_bytes(), &body]);
-        let by_signed = posted
-            .signed
-            .map(|signed| Key::new(&["signed", &trigger, &Digest(signed).to_string()], &[trigger.as_bytes(), &signed]));
-        let for_a_while = id.is_none() && (by_signed.is_none() || posted.alike.is_some());
-        Self { by_id, conflict, by_signed, for_a_while, trigger, alike: posted.alike.unwrap_or(body) }
-    }
-
-    /// `body/<trigger>/<hash>/<place>`, place 0 at first and, once the window is over, the position of the delivery
-    /// before.
-    fn by_body(&self, place: u64) -> Key {
-        let parts = ["body", &self.trigger, &Digest(self.alike).to_string(), &place.to_string()];
-        Key::new(&parts, &[self.trigger.as_bytes(), &self.alike])
     }
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::{
     append::{Append, AppendError, Appended, Expected},
-    judge::{End, Ground, Head, Prepared},
+    judge::{End, Ground, Head, KnownKey, Prepared},
     known::{Between, Known},
     log::LogError,
     memory::Memory,
@@ -266,11 +266,7 @@ impl Desk {
         let streams: HashSet<&StreamName> =
             appends().flat_map(|append| append.entries.iter().map(|entry| &entry.stream)).collect();
         let hashes: HashSet<[u8; 32]> = appends().flat_map(|append| append.keys.iter().map(|key| key.hash)).collect();
-        let ends = self.ends(&head, streams).await?;
-        let keys = match hashes.is_empty() {
-            true => HashMap::new(),
-            false => self.session.keys(&hashes.into_iter().collect::<Vec<_>>()).await?,
-        };
+        let (ends, keys) = self.look(&head, streams, &hashes.into_iter().collect::<Vec<_>>()).await?;
         // Event ids are looked up only where one may stand already; the index finds the rare others.
         let (doubted, fresh): (Vec<&Ask>, Vec<&Ask>) = batch.iter().partition(|ask| ask.attempted || ask.alone);
         let ids_of = |ask: &&Ask| ask.prepared.events().map(|(_, event)| event.event_id).collect::<Vec<_>>();
@@ -300,8 +296,13 @@ impl Desk {
         Ok(Written { answers, position: ground.head, leaf_hash, durable, events, erased })
     }
 
-    /// What these streams are at, under the lock that is held.
-    async fn ends(&mut self, head: &Head, streams: HashSet<&StreamName>) -> Result<HashMap<StreamName, End>, Fault> {
+    /// What these streams are at, and where these keys stand, under the lock that is held.
+    async fn look(
+        &mut self,
+        head: &Head,
+        streams: HashSet<&StreamName>,
+        hashes: &[[u8; 32]],
+    ) -> Result<(HashMap<StreamName, End>, HashMap<[u8; 32], KnownKey>), Fault> {
         match self.known.between(head) {
             Between::Nothing => {}
             Between::Events { from } => {
@@ -311,11 +312,14 @@ impl Desk {
             Between::Unknown => self.known.forget(),
         }
         let (mut ends, missing) = self.known.divide(streams.into_iter());
-        if !missing.is_empty() {
-            let versions = self.session.versions(&missing).await?;
-            ends.extend(versions.into_iter().map(|(stream, version)| (stream, End::at(version))));
-        }
-        Ok(ends)
+        let (versions, keys) = match (missing.is_empty(), hashes.is_empty()) {
+            (true, true) => Default::default(),
+            (true, false) => (HashMap::new(), self.session.keys(hashes).await?),
+            (false, true) => (self.session.versions(&missing).await?, HashMap::new()),
+            (false, false) => self.session.versions_and_keys(&missing, hashes).await?,
+        };
+        ends.extend(versions.into_iter().map(|(stream, version)| (stream, End::at(version))));
+        Ok((ends, keys))
     }
 
     async fn put_back(&mut self, mut batch: Vec<Ask>, fault: Fault) {

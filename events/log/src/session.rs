@@ -58,6 +58,17 @@ impl Session {
             Self::Postgres(session) => session.keys(hashes).await,
         }
     }
+    /// Both of them in one way to the database and back.
+    pub(crate) async fn versions_and_keys(
+        &mut self,
+        streams: &[&StreamName],
+        hashes: &[[u8; 32]],
+    ) -> Result<(HashMap<StreamName, u64>, HashMap<[u8; 32], KnownKey>), Fault> {
+        match self {
+            Self::Sqlite(session) => session.versions_and_keys(streams, hashes).await,
+            Self::Postgres(session) => session.versions_and_keys(streams, hashes).await,
+        }
+    }
     pub(crate) async fn events(&mut self, ids: &[Uuid]) -> Result<HashMap<Uuid, Recorded>, Fault> {
         match self {
             Self::Sqlite(session) => session.events(ids).await,

@@ -57,6 +57,14 @@ const PASSED: &str =
 const KEYS: &str = "SELECT k.key_hash, k.digest, k.first_position, k.count, e.recorded_at
     FROM unnest($1::bytea[]) asked JOIN ledger_key k ON k.key_hash = asked JOIN events e ON e.position = k.first_position";
 
+/// Both in one; a row of the first kind has a name.
+const VERSIONS_AND_KEYS: &str = "SELECT NULL::bytea, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint, name,
+        (SELECT max(version) FROM events WHERE stream = name)
+    FROM (SELECT unnest($1::text[]) COLLATE \"C\" AS name) names
+    UNION ALL
+    SELECT k.key_hash, k.digest, k.first_position, k.count, e.recorded_at, NULL, NULL
+    FROM unnest($2::bytea[]) asked JOIN ledger_key k ON k.key_hash = asked JOIN events e ON e.position = k.first_position";
+
 macro_rules! insert {
     ($first:literal) => {
         concat!(
@@ -142,6 +150,28 @@ impl PostgresSession {
         let hashes: Vec<&[u8]> = hashes.iter().map(<[u8; 32]>::as_slice).collect();
         let rows = step(sqlx::query(KEYS).bind(hashes).fetch_all(self.connection()?)).await?;
         rows.iter().map(key).collect::<Result<_, _>>().map_err(|error| fault(&error))
+    }
+
+    pub(crate) async fn versions_and_keys(
+        &mut self,
+        streams: &[&StreamName],
+        hashes: &[[u8; 32]],
+    ) -> Result<(HashMap<StreamName, u64>, HashMap<[u8; 32], KnownKey>), Fault> {
+        let names: Vec<&str> = streams.iter().map(|stream| stream.as_str()).collect();
+        let hashes: Vec<&[u8]> = hashes.iter().map(<[u8; 32]>::as_slice).collect();
+        let query = sqlx::query(VERSIONS_AND_KEYS).bind(names).bind(hashes);
+        let rows = step(query.fetch_all(self.connection()?)).await?;
+        let (mut versions, mut keys) = (HashMap::with_capacity(streams.len()), HashMap::new());
+        for row in &rows {
+            match row.try_get::<Option<String>, _>(5).map_err(|error| fault(&error))? {
+                Some(name) => {
+                    let version = row.try_get::<Option<i64>, _>(6).map_err(|error| fault(&error))?;
+                    versions.insert(StreamName::stored(name), version.unwrap_or_default().unsigned_abs());
+                }
+                None => keys.extend([key(row).map_err(|error| fault(&error))?]),
+            }
+        }
+        Ok((versions, keys))
     }
 
     pub(crate) async fn events(&mut self, ids: &[Uuid]) -> Result<HashMap<Uuid, Recorded>, Fault> {

@@ -116,16 +116,17 @@ impl SqliteSession {
 
     pub(crate) async fn versions(&mut self, streams: &[&StreamName]) -> Result<HashMap<StreamName, u64>, Fault> {
         let streams: Vec<StreamName> = streams.iter().map(|stream| (*stream).clone()).collect();
-        let work = |connection: &mut Connection| {
-            let mut version = connection.prepare_cached("SELECT max(version) FROM events WHERE stream = ?")?;
-            let mut versions = HashMap::with_capacity(streams.len());
-            for stream in streams {
-                let found: Option<i64> = version.query_row([stream.as_str()], |row| row.get(0))?;
-                versions.insert(stream, found.unwrap_or_default().unsigned_abs());
-            }
-            Ok(versions)
-        };
-        self.step(work).await
+        self.step(|connection| versions(connection, streams)).await
+    }
+
+    pub(crate) async fn versions_and_keys(
+        &mut self,
+        streams: &[&StreamName],
+        hashes: &[[u8; 32]],
+    ) -> Result<(HashMap<StreamName, u64>, HashMap<[u8; 32], KnownKey>), Fault> {
+        let streams: Vec<StreamName> = streams.iter().map(|stream| (*stream).clone()).collect();
+        let hashes = hashes.to_vec();
+        self.step(move |connection| Ok((versions(connection, streams)?, keys(connection, &hashes)?))).await
     }
 
     pub(crate) async fn passed(&mut self, from: u64) -> Result<Vec<Passed>, Fault> {
@@ -139,12 +140,7 @@ impl SqliteSession {
 
     pub(crate) async fn keys(&mut self, hashes: &[[u8; 32]]) -> Result<HashMap<[u8; 32], KnownKey>, Fault> {
         let hashes = hashes.to_vec();
-        let work = move |connection: &mut Connection| {
-            let mut statement = connection.prepare_cached(KEY)?;
-            let found = hashes.iter().filter_map(|hash| statement.query_row([hash], key).optional().transpose());
-            found.collect::<rusqlite::Result<HashMap<_, _>>>()
-        };
-        self.step(work).await
+        self.step(move |connection| keys(connection, &hashes)).await
     }
 
     pub(crate) async fn events(&mut self, ids: &[Uuid]) -> Result<HashMap<Uuid, Recorded>, Fault> {
@@ -244,6 +240,22 @@ impl SqliteSession {
 
 fn stopped(error: &tokio::task::JoinError) -> LogError {
     LogError::Unavailable { operation: "open", reason: error.to_string() }
+}
+
+fn versions(connection: &Connection, streams: Vec<StreamName>) -> rusqlite::Result<HashMap<StreamName, u64>> {
+    let mut version = connection.prepare_cached("SELECT max(version) FROM events WHERE stream = ?")?;
+    let mut versions = HashMap::with_capacity(streams.len());
+    for stream in streams {
+        let found: Option<i64> = version.query_row([stream.as_str()], |row| row.get(0))?;
+        versions.insert(stream, found.unwrap_or_default().unsigned_abs());
+    }
+    Ok(versions)
+}
+
+fn keys(connection: &Connection, hashes: &[[u8; 32]]) -> rusqlite::Result<HashMap<[u8; 32], KnownKey>> {
+    let mut statement = connection.prepare_cached(KEY)?;
+    let found = hashes.iter().filter_map(|hash| statement.query_row([hash], key).optional().transpose());
+    found.collect()
 }
 
 fn insert(connection: &Connection, rows: &[Recorded], keys: &[NewKey]) -> rusqlite::Result<()> {
