@@ -303,10 +303,11 @@ async fn round(engine: &Engine) -> Result<Round, EngineError> {
         let decoded = decode_all(&events);
         for (view, generation, building) in generations {
             let applied = match events.is_empty() {
-                true => Applied { to: position, stopped: None },
+                true => Applied { to: position, stopped: None, by_another: false },
                 false => apply(engine, view, &generation, position, &decoded).await?,
             };
-            round.moved |= applied.to > position;
+            // Moved by another it may stand before the head that this round saw: whoever catches up looks again.
+            round.moved |= applied.to > position || applied.by_another;
             round.newer |= matches!(applied.stopped, Some(Stopped::Newer { .. }));
             // Also where there was nothing to apply: its last batch may have come to the head of that moment only.
             if building && applied.to >= engine.log().head().await? {
@@ -321,6 +322,14 @@ async fn round(engine: &Engine) -> Result<Round, EngineError> {
 struct Applied {
     to: u64,
     stopped: Option<Stopped>,
+    /// Somebody else moved or replaced the rows meanwhile, and nothing was applied.
+    by_another: bool,
+}
+
+impl Applied {
+    fn by_another(from: u64) -> Self {
+        Self { to: from, stopped: None, by_another: true }
+    }
 }
 
 /// An event that cannot be taken in.
@@ -350,7 +359,7 @@ async fn apply(
     };
     let mut rows: BTreeMap<String, Option<Vec<u8>>> = keys.iter().map(|key| (key.clone(), None)).collect();
     // A generation that was replaced meanwhile is no fault: the next round attaches to its successor.
-    let Some(loaded) = generation.load(&keys).await? else { return Ok(Applied { to: from, stopped: None }) };
+    let Some(loaded) = generation.load(&keys).await? else { return Ok(Applied::by_another(from)) };
     rows.extend(loaded.into_iter().map(|(key, doc)| (key, Some(doc))));
     let mut writes = BTreeMap::new();
     let (mut to, mut at) = (from, Micros::default());
@@ -370,7 +379,7 @@ async fn apply(
     if to > from {
         let writes = writes.into_values().map(row_write).collect();
         if !generation.apply(from, to, at, writes).await? {
-            return Ok(Applied { to: from, stopped: None });
+            return Ok(Applied::by_another(from));
         }
     }
     if let Some(Stopped::Poison { position, error }) = &stopped {
@@ -381,7 +390,7 @@ async fn apply(
             generation.stop(*position, error).await?;
         }
     }
-    Ok(Applied { to, stopped })
+    Ok(Applied { to, stopped, by_another: false })
 }
 
 /// An event, or why it cannot be read.
