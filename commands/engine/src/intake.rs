@@ -288,22 +288,8 @@ impl Engine {
             true => Some(self.log().store_time().await?.plus_s(i64::from(intake.queue_age_s))),
             false => None,
         };
-        let received = Received {
-            delivery: receipt.delivery,
-            trigger: receipt.trigger,
-            routine: trigger.state.routine,
-            status,
-            event_type: receipt.posted.event_type.clone(),
-            body_bytes: receipt.posted.body.len() as u64,
-            body_digest: receipt.digest,
-            parsed: receipt.posted.unparsed.is_none(),
-            unparsed: receipt.posted.unparsed.clone(),
-            id_conflict: receipt.id_conflict,
-            old_secret: receipt.old_secret,
-            held,
-            held_until_us: over.filter(|_| held.is_some()),
-            queued,
-        };
+        let held_until_us = over.filter(|_| held.is_some());
+        let received = receipt.received(&trigger.state, status, (held, held_until_us), queued);
         let command = DeliveryCommand::Receive(Box::new(received), receipt.content.clone());
         let events = Delivery::default().decide(command)?;
         let stream = StreamName::delivery(receipt.delivery);
@@ -476,6 +462,32 @@ impl<'a> Receipt<'a> {
         };
         let delivery = DeliveryId::new(engine.world().uuid());
         Ok(Self { trigger, delivery, posted, digest, content, id_conflict: false, old_secret: false, slot: None })
+    }
+
+    /// What becomes true of it.
+    fn received(
+        &self,
+        trigger: &Trigger,
+        status: ReceivedStatus,
+        (held, held_until_us): (Option<HeldCause>, Option<Micros>),
+        queued: bool,
+    ) -> Received {
+        Received {
+            delivery: self.delivery,
+            trigger: self.trigger,
+            routine: trigger.routine,
+            status,
+            event_type: self.posted.event_type.clone(),
+            body_bytes: self.posted.body.len() as u64,
+            body_digest: self.digest,
+            parsed: self.posted.unparsed.is_none(),
+            unparsed: self.posted.unparsed.clone(),
+            id_conflict: self.id_conflict,
+            old_secret: self.old_secret,
+            held,
+            held_until_us,
+            queued,
+        }
     }
 
     /// Makes a long body durable, before the event that names it; once, and only for a delivery that is taken in.
