@@ -14,6 +14,7 @@ targets=("$@")
 
 # The versions are the program's own; the lock file names them and is not kept, since cargo writes a registry's address.
 cp Cargo.lock fuzz/Cargo.lock
+trap 'rm -f fuzz/Cargo.lock' EXIT
 # A target is named, so that what runs at build time is not instrumented.
 host=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4

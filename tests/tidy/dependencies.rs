@@ -147,7 +147,10 @@ fn other_sources(lock: &str) -> Vec<String> {
 
 #[test]
 fn every_crate_takes_the_workspaces_lints() {
-    let manifests: Vec<_> = files().into_iter().filter(|file| file.name() == "Cargo.toml").collect();
+    // What is fuzzed is built with another compiler's flags, in a workspace of its own that has no lints to take.
+    let ours = |path: &str| !path.starts_with("fuzz/");
+    let manifests: Vec<_> =
+        files().into_iter().filter(|file| file.name() == "Cargo.toml" && ours(&file.path)).collect();
     assert!(manifests.len() >= LAYERS.concat().len(), "only {} manifests were found", manifests.len());
     let without = manifests.iter().filter(|file| !file.text.contains("[lints]\nworkspace = true"));
     let without: Vec<_> = without.map(|file| file.path.clone()).collect();
