@@ -111,6 +111,9 @@ pub enum DeliveryContent {
     Received {
         /// Header names and values in the order they came, secrets redacted.
         headers: Vec<(String, String)>,
+        /// The query as it came, secrets redacted, where its sender signs it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        query: Option<String>,
         /// The body exactly as it came, where it is short enough.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         body: Option<Bytes>,

@@ -7,6 +7,7 @@
 use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -150,8 +151,12 @@ impl Dialer {
     /// # Errors
     /// There is no TLS to be had.
     pub fn new(reach: Reach, patience: Duration) -> Result<Self, reqwest::Error> {
+        Self::asking(reach, patience, Arc::new(SystemNames))
+    }
+
+    fn asking(reach: Reach, patience: Duration, names: Arc<dyn Names>) -> Result<Self, reqwest::Error> {
         let client = Client::builder()
-            .dns_resolver(Judging(reach))
+            .dns_resolver(Judging { reach, names })
             .redirect(Policy::none())
             .no_proxy()
             .timeout(patience)
@@ -176,20 +181,35 @@ impl Dialer {
     }
 }
 
-/// Resolves a name once and lets through what may be dialled; one barred address bars the name.
-struct Judging(Reach);
+/// Who knows the addresses of names.
+trait Names: fmt::Debug + Send + Sync {
+    fn addresses(&self, name: String) -> Addresses;
+}
 
-impl fmt::Debug for Judging {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Judging").field(&self.0).finish()
+type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+/// As the system does it.
+#[derive(Debug)]
+struct SystemNames;
+
+impl Names for SystemNames {
+    fn addresses(&self, name: String) -> Addresses {
+        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) })
     }
+}
+
+/// Resolves a name once and lets through what may be dialled; one barred address bars the name.
+#[derive(Debug)]
+struct Judging {
+    reach: Reach,
+    names: Arc<dyn Names>,
 }
 
 impl Resolve for Judging {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
+        let (reach, asked) = (self.reach, self.names.addresses(name.as_str().to_owned()));
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let found = asked.await?;
             if found.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
             }
@@ -356,5 +376,71 @@ mod tests {
         assert!(cause(&refused).contains("not a public address"), "{}", cause(&refused));
         let accepted = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
         assert!(accepted.is_err(), "it was dialled all the same");
+    }
+    /// Names whose owner answers each time as he likes: these addresses, one list after the other, the last for ever.
+    #[derive(Debug)]
+    struct Rebound(std::sync::Mutex<Vec<Vec<SocketAddr>>>);
+
+    impl Rebound {
+        fn to(answers: &[&[SocketAddr]]) -> Arc<Self> {
+            Arc::new(Self(std::sync::Mutex::new(answers.iter().map(|answer| answer.to_vec()).collect())))
+        }
+
+        fn left(&self) -> usize {
+            self.0.lock().unwrap().len()
+        }
+    }
+
+    impl Names for Rebound {
+        fn addresses(&self, _name: String) -> Addresses {
+            let mut answers = self.0.lock().unwrap();
+            let answer = if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() };
+            Box::pin(async move { Ok(answer) })
+        }
+    }
+
+    async fn refused(dialer: &Dialer, port: u16) -> String {
+        let request = dialer.post(&format!("http://hook.example:{port}/")).unwrap();
+        cause(&request.body("x").send().await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_elsewhere_the_second_time_is_judged_the_second_time() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let inside = listener.local_addr().unwrap();
+        let at = |text: &str| SocketAddr::new(ip(text), inside.port());
+        // Public, where nobody answers in time; then, for the next request, the machine itself.
+        let names = Rebound::to(&[&[at("192.31.196.1")], &[inside]]);
+        let dialer = Dialer::asking(Reach::Public, Duration::from_millis(300), names).unwrap();
+        let first = refused(&dialer, inside.port()).await;
+        assert!(!first.contains("not a public address"), "{first}");
+        let second = refused(&dialer, inside.port()).await;
+        assert!(second.contains("127.0.0.1 is not a public address"), "{second}");
+        // One of several is enough, wherever it stands, and an address of version 4 in one of version 6 is itself.
+        for answer in [[at("1.1.1.1"), inside], [inside, at("1.1.1.1")], [at("1.1.1.1"), at("::ffff:127.0.0.1")]] {
+            let dialer = Dialer::asking(Reach::Public, Duration::from_secs(5), Rebound::to(&[&answer])).unwrap();
+            let barred = refused(&dialer, inside.port()).await;
+            assert!(barred.contains("not a public address"), "{answer:?}: {barred}");
+        }
+        let accepted = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+        assert!(accepted.is_err(), "it was dialled all the same");
+    }
+
+    #[tokio::test]
+    async fn the_address_that_was_judged_is_the_one_that_is_dialled() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let inside = listener.local_addr().unwrap();
+        let meant = SocketAddr::new(ip("169.254.169.254"), inside.port());
+        let names = Rebound::to(&[&[inside], &[meant]]);
+        let dialer =
+            Dialer::asking(Reach::Private, Duration::from_secs(5), Arc::clone(&names) as Arc<dyn Names>).unwrap();
+        let request = dialer.post(&format!("http://hook.example:{}/", inside.port())).unwrap().body("x").send();
+        let (answer, accepted) = tokio::join!(request, async { drop(listener.accept().await.unwrap()) });
+        drop((answer, accepted));
+        assert_eq!(names.left(), 1, "it was asked once");
+        let again = refused(&dialer, inside.port()).await;
+        assert!(again.contains("is never asked"), "{again}");
     }
 }

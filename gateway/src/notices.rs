@@ -1,16 +1,21 @@
 //! Posts notices and heartbeats, signed as Standard Webhooks says, through the [`Dialer`]. Runs with the `clock` role;
 //! one process leads.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::Pin,
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use hmac::{Hmac, KeyInit, Mac};
 use midwatch_engine::{
     Engine, EngineError, clock,
-    notices::{self, Attempted, Due},
+    notices::{self, Attempted, Due, Raised},
 };
 use midwatch_events::id::ReceiverId;
+use midwatch_projections::engine_receivers::ReceiverRow;
 use reqwest::StatusCode;
 use sha2::Sha256;
 use tokio::sync::watch;
@@ -19,9 +24,13 @@ use crate::dialer::{Barred, Dialer, cause};
 
 /// How long a receiver may take to answer.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// How long there is nothing to look for.
+/// How often it is looked whether there is something to look at; the database is not asked for that.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Notices that one receiver is told in one round, one after the other.
+/// How often the lead is renewed. It lasts a little longer, and another process takes it where it is not.
+const LEAD: Duration = Duration::from_secs(2);
+/// The longest rest: whatever was overlooked, by a clock that was set or a projection that was built again, is found then.
+const REST: Duration = Duration::from_secs(30);
+/// Notices that one receiver is told in one turn, one after the other.
 const EACH: u32 = 20;
 /// Receivers told at the same time.
 const AT_ONCE: usize = 32;
@@ -29,46 +38,129 @@ const AT_ONCE: usize = 32;
 const CLOCK_STILL_S: u64 = 75;
 
 /// Posts what there is to tell until told to stop.
+///
+/// The leader looks when the ledger has grown, when a notice or a heartbeat is due, and when a receiver was told. It keeps
+/// the lead while receivers take their time, and leaves what it was posting where it lost it: then another posts.
 pub async fn run(engine: Engine, dialer: Dialer, mut stop: watch::Receiver<bool>) {
-    let mut beats = BTreeMap::new();
+    let mut head = engine.log().follow();
+    let mut telling = Telling::new(engine.clone(), dialer, stop.clone());
+    let (mut leads, mut renew_at, mut look_at) = (false, Duration::ZERO, Duration::ZERO);
     loop {
-        let moved = match notices::lead(&engine).await {
-            Ok(true) => tell(&engine, &dialer, &mut beats).await,
-            Ok(false) => Ok(false),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &moved {
-            tracing::warn!(%error, "notices cannot be posted; trying again");
-            notices::give_up(&engine).await;
+        let now = engine.world().clock.monotonic();
+        let stopping = *stop.borrow();
+        if stopping && telling.turns.is_empty() {
+            break;
         }
+        if head.has_changed().unwrap_or(false) {
+            head.borrow_and_update();
+            look_at = Duration::ZERO;
+        }
+        if now >= renew_at {
+            let led = notices::lead(&engine).await;
+            (leads, renew_at) = (matches!(led, Ok(true)), now + LEAD);
+            if !leads {
+                telling.leave();
+                look_at = Duration::ZERO;
+            }
+            led.err().inspect(complain);
+        }
+        if leads && !stopping && now >= look_at {
+            look_at = match telling.look().await {
+                Ok(rest) => now + rest,
+                Err(error) => {
+                    complain(&error);
+                    telling.leave();
+                    notices::give_up(&engine).await;
+                    (leads, renew_at) = (false, now + LEAD);
+                    Duration::ZERO
+                }
+            };
+        }
+        let rests = stopping || look_at > now || !leads;
         tokio::select! {
             biased;
-            stopped = stop.wait_for(|stop| *stop) => { let _ = stopped; break }
-            () = engine.world().clock.sleep(PAUSE), if !matches!(moved, Ok(true)) => {}
-            () = std::future::ready(()), if matches!(moved, Ok(true)) => {}
+            // What is being posted at this moment is posted, or it would be posted again.
+            stopped = stop.wait_for(|stop| *stop), if !stopping => { let _ = stopped; }
+            Some(told) = telling.told() => {
+                told.err().inspect(complain);
+                look_at = Duration::ZERO;
+            }
+            () = engine.world().clock.sleep(PAUSE), if rests => {}
+            () = std::future::ready(()), if !rests => {}
         }
     }
     notices::give_up(&engine).await;
 }
 
-/// When each receiver got its last heartbeat, in monotonic time.
-pub(crate) type Beats = BTreeMap<ReceiverId, Duration>;
-
-/// One round; whether anything moved.
-pub(crate) async fn tell(engine: &Engine, dialer: &Dialer, beats: &mut Beats) -> Result<bool, EngineError> {
-    let raised = notices::raise(engine).await?;
-    let due = engine.due_notices(EACH).await?;
-    let posted = !due.is_empty();
-    let results: Vec<Result<(), EngineError>> =
-        stream::iter(due).map(|due| tell_one(engine, dialer, due)).buffer_unordered(AT_ONCE).collect().await;
-    results.into_iter().collect::<Result<(), _>>()?;
-    beat(engine, dialer, beats).await?;
-    Ok(raised || posted)
+fn complain(error: &EngineError) {
+    tracing::warn!(%error, "notices cannot be posted; trying again");
 }
 
-/// Tells one receiver what is due, in order. One that did not answer is not asked again in this round.
-async fn tell_one(engine: &Engine, dialer: &Dialer, due: Vec<Due>) -> Result<(), EngineError> {
+/// One receiver's turn; who it was, and whether what came of it could be recorded.
+type Turn = Pin<Box<dyn Future<Output = (ReceiverId, Result<(), EngineError>)> + Send>>;
+
+/// Who is being told what at this moment.
+pub(crate) struct Telling {
+    engine: Engine,
+    dialer: Dialer,
+    stop: watch::Receiver<bool>,
+    turns: FuturesUnordered<Turn>,
+    being_told: BTreeSet<ReceiverId>,
+    /// When each receiver got its last heartbeat, in monotonic time.
+    beats: BTreeMap<ReceiverId, Duration>,
+}
+
+impl Telling {
+    pub(crate) fn new(engine: Engine, dialer: Dialer, stop: watch::Receiver<bool>) -> Self {
+        let (turns, being_told) = (FuturesUnordered::new(), BTreeSet::new());
+        Self { engine, dialer, stop, turns, being_told, beats: BTreeMap::new() }
+    }
+
+    /// Raises what there is to tell and begins to tell it; how long there is nothing to look at, but for a ledger that
+    /// grows.
+    pub(crate) async fn look(&mut self) -> Result<Duration, EngineError> {
+        let raised = notices::raise(&self.engine).await?;
+        let due = self.engine.due_notices(EACH, &self.being_told).await?;
+        let free = AT_ONCE.saturating_sub(self.turns.len());
+        for due in due.now.into_iter().take(free) {
+            let Some(receiver) = due.first().map(|due| due.receiver) else { continue };
+            self.being_told.insert(receiver);
+            let (engine, dialer, stop) = (self.engine.clone(), self.dialer.clone(), self.stop.clone());
+            self.turns.push(Box::pin(async move { (receiver, tell(&engine, &dialer, due, &stop).await) }));
+        }
+        let beat = self.beat().await?;
+        Ok(match raised {
+            Raised::Batch => Duration::ZERO,
+            Raised::Later => PAUSE,
+            Raised::Nothing => due.next.map_or(REST, |next| next.max(PAUSE)).min(beat).min(REST),
+        })
+    }
+
+    /// The end of one receiver's turn; none where nobody is being told.
+    pub(crate) async fn told(&mut self) -> Option<Result<(), EngineError>> {
+        let (receiver, told) = self.turns.next().await?;
+        self.being_told.remove(&receiver);
+        Some(told)
+    }
+
+    /// Another process tells them from here on.
+    fn leave(&mut self) {
+        self.turns.clear();
+        self.being_told.clear();
+    }
+}
+
+/// Tells one receiver what is due, in order. One that did not answer is not asked again in this turn.
+async fn tell(
+    engine: &Engine,
+    dialer: &Dialer,
+    due: Vec<Due>,
+    stop: &watch::Receiver<bool>,
+) -> Result<(), EngineError> {
     for due in due {
+        if *stop.borrow() {
+            break;
+        }
         let came = post(engine, dialer, &due).await;
         engine.note_attempt(&due, &came).await?;
         if came.status.is_none() && !came.hopeless {
@@ -133,34 +225,39 @@ pub fn shown(secret: &[u8; 32]) -> String {
     format!("whsec_{}", STANDARD.encode(secret))
 }
 
-/// Tells whoever asked for it that the clock goes. It is no event: its silence is what is heard.
-async fn beat(engine: &Engine, dialer: &Dialer, beats: &mut Beats) -> Result<(), EngineError> {
-    let receivers = engine.heartbeats().await?;
-    if receivers.is_empty() || clock::still_for_s(engine).await?.is_none_or(|still_s| still_s > CLOCK_STILL_S) {
-        return Ok(());
-    }
-    let now = engine.world().clock.monotonic();
-    for (row, secret) in receivers {
-        let every = Duration::from_secs(u64::from(row.heartbeat_s.unwrap_or(u32::MAX)));
-        if beats.get(&row.id).is_some_and(|last| now.saturating_sub(*last) < every) {
-            continue;
+impl Telling {
+    /// Tells whoever asked for it that the clock goes; how long until the next one is to be told. It is no event: its
+    /// silence is what is heard.
+    async fn beat(&mut self) -> Result<Duration, EngineError> {
+        let receivers = self.engine.heartbeats().await?;
+        let now = self.engine.world().clock.monotonic();
+        let every = |row: &ReceiverRow| Duration::from_secs(u64::from(row.heartbeat_s.unwrap_or(u32::MAX)));
+        let due_in = |beats: &BTreeMap<ReceiverId, Duration>, row: &ReceiverRow| {
+            beats.get(&row.id).map_or(Duration::ZERO, |last| (*last + every(row)).saturating_sub(now))
+        };
+        let due: Vec<_> = receivers.iter().filter(|(row, _)| due_in(&self.beats, row).is_zero()).collect();
+        if !due.is_empty() && clock::still_for_s(&self.engine).await?.is_none_or(|still_s| still_s > CLOCK_STILL_S) {
+            return Ok(PAUSE);
         }
-        beats.insert(row.id, now);
-        let Some(url) = row.url.clone() else { continue };
-        let (engine, dialer) = (engine.clone(), dialer.clone());
-        let tasks = std::sync::Arc::clone(&engine.world().tasks);
-        // Beside everything else: a receiver that hangs holds up nobody.
-        tasks.spawn(Box::pin(async move {
-            let id = engine.world().uuid().to_string();
-            let at = engine.world().clock.now().to_string();
-            let body = serde_json::json!({ "type": "heartbeat", "timestamp": at, "data": {} }).to_string();
-            let came = send(&engine, &dialer, &url, &secret, &id, &body).await;
-            if let Some(error) = came.error {
-                tracing::warn!(receiver = %row.id, error, "a heartbeat was not taken");
-            }
-        }));
+        for (row, secret) in due {
+            self.beats.insert(row.id, now);
+            let Some(url) = row.url.clone() else { continue };
+            let (engine, dialer, id, secret) = (self.engine.clone(), self.dialer.clone(), row.id, *secret);
+            // Beside everything else: a receiver that hangs holds up nobody.
+            self.engine.world().tasks.spawn(Box::pin(heartbeat(engine, dialer, id, url, secret)));
+        }
+        Ok(receivers.iter().map(|(row, _)| due_in(&self.beats, row)).min().unwrap_or(REST))
     }
-    Ok(())
+}
+
+async fn heartbeat(engine: Engine, dialer: Dialer, receiver: ReceiverId, url: String, secret: [u8; 32]) {
+    let id = engine.world().uuid().to_string();
+    let at = engine.world().clock.now().to_string();
+    let body = serde_json::json!({ "type": "heartbeat", "timestamp": at, "data": {} }).to_string();
+    let came = send(&engine, &dialer, &url, &secret, &id, &body).await;
+    if let Some(error) = came.error {
+        tracing::warn!(%receiver, error, "a heartbeat was not taken");
+    }
 }
 
 #[cfg(test)]

@@ -290,6 +290,7 @@ async fn the_second_delivery_becomes_a_run_and_a_repeated_one_does_not() {
     let trigger = engine.create_trigger(&trigger, &me(), None).await.unwrap().value;
     let posted = |id: &str, who: &str| midwatch_engine::intake::Posted {
         headers: vec![],
+        query: None,
         body: json!({ "who": who }).to_string().into_bytes(),
         sender_id: Some(id.to_owned()),
         id_alone: false,

@@ -91,7 +91,7 @@ fn unkept(answer: impl IntoResponse) -> Response {
 }
 
 /// A condition, where a query asks for one.
-fn equals(column: &'static str, wanted: Option<impl ToString>) -> Option<Condition> {
+pub(crate) fn equals(column: &'static str, wanted: Option<impl ToString>) -> Option<Condition> {
     let wanted = wanted?;
     Some(Condition { column, is: Test::Eq(Cell::Text(wanted.to_string().replace('\0', "\u{fffd}"))) })
 }

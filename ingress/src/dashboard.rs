@@ -38,6 +38,7 @@ mod time;
 mod tree;
 mod trigger;
 mod trigger_intake;
+mod trigger_sender;
 mod triggers;
 mod viewing;
 mod visitor;
@@ -92,6 +93,7 @@ pub fn routes() -> Router<App> {
         .route("/triggers/{id}/check", post(trigger::check))
         .route("/triggers/{id}/sample", post(trigger::read))
         .route("/triggers/{id}/intake", get(trigger_intake::page).post(trigger_intake::change))
+        .route("/triggers/{id}/sender", get(trigger_sender::page).post(trigger_sender::change))
         .route("/triggers/{id}/delete", post(trigger::delete))
         .route("/decisions/{position}", get(decision::page))
         .route("/deliveries", get(deliveries::page))

@@ -53,6 +53,7 @@ async fn reader(engine: &Engine) -> Log {
 async fn post(engine: &Engine, trigger: TriggerId, sender_id: &str) {
     let posted = Posted {
         headers: vec![("content-type".into(), "application/json".into())],
+        query: None,
         body: br#"{"zen":"Keep it logically awesome."}"#.to_vec(),
         sender_id: Some(sender_id.into()),
         id_alone: false,

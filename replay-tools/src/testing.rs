@@ -255,6 +255,7 @@ impl Ledger {
         };
         let content = DeliveryContent::Received {
             headers: vec![("X-Event".into(), "push".into())],
+            query: None,
             body: Some(Bytes(body)),
             blob: None,
             sender_id: Some("abc-1".into()),

@@ -10,7 +10,7 @@ use midwatch_events::{
     id::{DeliveryId, RedeliveryId, TriggerId},
 };
 use midwatch_ingress::verify_again;
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::views::Order;
 use midwatch_projections::{
     deliveries::{Deliveries, DeliveryStatus},
     delivery_redeliveries::{Redeliveries, RedeliveryRow},
@@ -115,17 +115,6 @@ impl Which {
             until: self.until,
         }
     }
-
-    fn conditions(&self) -> Vec<Condition> {
-        let conditions = [
-            self.trigger.map(|id| equal("trigger", id)),
-            self.status.map(|status| equal("status", word(status))),
-            self.event_type.as_ref().map(|text| equal("event_type", text)),
-            self.since.map(|since| Condition { column: "received_at", is: Test::Ge(Cell::Int(since.0)) }),
-            self.until.map(|until| Condition { column: "received_at", is: Test::Lt(Cell::Int(until.0)) }),
-        ];
-        conditions.into_iter().flatten().collect()
-    }
 }
 
 impl Delivery {
@@ -159,7 +148,7 @@ impl Delivery {
 
 async fn list(globals: &Globals, which: &Which, sender_id: Option<String>, limit: usize) -> Result<ExitCode, Failure> {
     let rows = joining::read(globals, async |engine| {
-        let mut filters = which.conditions();
+        let mut filters = which.matching().conditions();
         filters.extend(sender_id.map(|id| equal("sender_id", id)));
         let order = Order { column: "position", descending: true };
         all::<Deliveries>(engine, filters, order, Some(limit)).await
@@ -192,9 +181,11 @@ async fn read(globals: &Globals, id: DeliveryId) -> Result<ExitCode, Failure> {
         Ok(text) => ("utf8", text),
         Err(bytes) => ("base64", STANDARD.encode(bytes.as_bytes())),
     };
-    let answer = json!({ "id": id, "headers": read.headers, "encoding": encoding, "body": body });
+    let query = read.query;
+    let answer = json!({ "id": id, "headers": read.headers, "query": query, "encoding": encoding, "body": body });
     globals.output().answer(&answer, || {
         let head: String = read.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        let head = query.as_ref().map(|query| format!("?{query}\n")).unwrap_or_default() + &head;
         let packed = if encoding == "base64" { "(not UTF-8; in base64)\n" } else { "" };
         format!("{head}\n{packed}{body}")
     })?;

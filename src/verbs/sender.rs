@@ -4,7 +4,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
 use midwatch_commands::trigger::Trigger as State;
-use midwatch_engine::{Engine, EngineError, reading::UNPACKED_BYTES_MAX, world::World};
+use midwatch_engine::{Engine, EngineError, world::World};
 use midwatch_events::{AnyEvent, StreamName, delivery::DeliveryEvent, id::TriggerId};
 use midwatch_ingress::{
     Lock,
@@ -167,11 +167,8 @@ impl Check {
                 .await?
             }
             (None, preset) => {
-                let (preset, held) =
-                    check::by(preset.unwrap_or("bearer"), template.as_deref(), secret.as_deref().unwrap_or_default())
-                        .map_err(bad)?;
-                let cap = u32::try_from(UNPACKED_BYTES_MAX).unwrap_or(u32::MAX);
-                check::check(&preset, &[held], &[], &pasted, url, cap, now)
+                let sender = (preset.unwrap_or("bearer"), template.as_deref());
+                check::by_preset(sender, secret.as_deref().unwrap_or_default(), &pasted, url, now).map_err(bad)?
             }
         };
         let code = if verdict.verified { ExitCode::SUCCESS } else { ExitCode::from(1) };

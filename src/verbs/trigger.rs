@@ -322,7 +322,7 @@ async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32, secret: Option
         state.existing()?;
         let random = World::system().random::<32>();
         let renewed = senders::renew(state.scheme.as_ref(), given.as_deref(), random).map_err(bad)?;
-        let done = engine.rotate_secret(id, &renewed.secret, overlap_s, origin).await?;
+        let done = engine.rotate_secret(id, &renewed.secret, overlap_s, origin, None).await?;
         Ok((renewed.made.or(done.value), renewed.verify_token))
     });
     let (secret, verify_token) = rotated.await?;
@@ -363,7 +363,7 @@ async fn edit(globals: &Globals, id: TriggerId, sender: GivenSender, pointers: &
         match &prepared {
             None => Ok(None),
             Some(new) => {
-                let done = engine.replace_sender(id, new.scheme.clone(), &new.secret, origin).await?;
+                let done = engine.replace_sender(id, (new.scheme.clone(), &new.secret), None, origin, None).await?;
                 Ok(new.made.clone().or(done.value))
             }
         }

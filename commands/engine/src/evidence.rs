@@ -6,6 +6,7 @@ use midwatch_commands::{
 };
 use midwatch_events::{
     Actor, StreamName,
+    delivery::DeliveryContent,
     id::{DeliveryId, TokenId, UserId},
     user::EvidencePart,
 };
@@ -17,6 +18,8 @@ use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin,
 pub struct Evidence {
     /// Names and values in the order they came, secrets redacted.
     pub headers: Vec<(String, String)>,
+    /// The query, secrets redacted, where it is kept: its sender signs it.
+    pub query: Option<String>,
     /// The body, byte for byte.
     pub body: Vec<u8>,
     /// Where the reading stands in the ledger.
@@ -83,7 +86,11 @@ impl Engine {
             Refusal::Invalid(sentence.to_owned())
         };
         let stream = self.reader(&origin.actor).ok_or_else(refused)?;
-        let Some((headers, body)) = self.headers(id).await?.zip(self.body(id).await?) else { return Ok(None) };
+        let Some((DeliveryContent::Received { headers, query, .. }, body)) =
+            self.content(id).await?.zip(self.body(id).await?)
+        else {
+            return Ok(None);
+        };
         let done = handle::<User>(self, &stream, origin, None, |reader: &User| {
             // Withdrawn meanwhile, and nothing is shown.
             if !reader.reads_evidence() {
@@ -92,6 +99,6 @@ impl Engine {
             Ok(UserCommand::ReadEvidence { subject: StreamName::delivery(id), part: EvidencePart::Body })
         })
         .await?;
-        Ok(Some(Evidence { headers, body, position: done.position }))
+        Ok(Some(Evidence { headers, query, body, position: done.position }))
     }
 }

@@ -136,9 +136,14 @@ impl Engine {
     /// # Errors
     /// There is no such delivery, or a fault.
     pub async fn headers(&self, delivery: DeliveryId) -> Result<Option<Vec<(String, String)>>, EngineError> {
+        Ok(self.content(delivery).await?.map(|DeliveryContent::Received { headers, .. }| headers))
+    }
+
+    /// What came beside the facts of a delivery; none once it was erased.
+    pub(crate) async fn content(&self, delivery: DeliveryId) -> Result<Option<DeliveryContent>, EngineError> {
         let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
         let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
-        Ok(first.content::<DeliveryEvent>()?.map(|DeliveryContent::Received { headers, .. }| headers))
+        Ok(first.content::<DeliveryEvent>()?)
     }
 }
 

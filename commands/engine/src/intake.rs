@@ -47,6 +47,8 @@ pub const CONTENT_BYTES_MAX: usize = 48 << 10;
 pub struct Posted {
     /// Names and values in the order they came, secrets redacted.
     pub headers: Vec<(String, String)>,
+    /// Its query, secrets redacted, where its sender signs it.
+    pub query: Option<String>,
     /// The body, byte for byte.
     pub body: Vec<u8>,
     /// The sender's own id for it.
@@ -452,9 +454,11 @@ impl<'a> Receipt<'a> {
         let digest = engine.secrets()?.digest(&posted.body);
         // Headers stand in the same event, which has a limit.
         let headers: usize = posted.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let headers = headers + posted.query.as_ref().map_or(0, String::len);
         let short = posted.body.len() + headers <= CONTENT_BYTES_MAX;
         let content = DeliveryContent::Received {
             headers: posted.headers.clone(),
+            query: posted.query.clone(),
             body: short.then(|| Bytes(posted.body.clone())),
             blob: None,
             sender_id: posted.sender_id.clone(),

@@ -5,6 +5,8 @@
 //! raised once. An attempt is an event too, and is refused where another process made it meanwhile. A receiver is told
 //! at least once, and knows by the notice's id (`webhook-id`) that it was told before.
 
+use std::{collections::BTreeSet, time::Duration};
+
 use midwatch_commands::{
     Refusal,
     engine::{Notice, NoticeCommand, Receiver, ReceiverCommand},
@@ -50,9 +52,31 @@ pub struct NewReceiver {
     pub heartbeat_s: Option<u32>,
 }
 
+/// What there is to post.
+#[derive(Clone, Debug, Default)]
+pub struct ToPost {
+    /// By receiver, in order.
+    pub now: Vec<Vec<Due>>,
+    /// How long until more is due; none where nothing waits.
+    pub next: Option<Duration>,
+}
+
+/// What came of looking at new events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// There are none.
+    Nothing,
+    /// A batch was looked at; there may be more.
+    Batch,
+    /// There are some, but it is not known yet who is told: the projections are behind.
+    Later,
+}
+
 /// A notice that is to be posted now.
 #[derive(Clone, Debug)]
 pub struct Due {
+    /// Who is told.
+    pub receiver: ReceiverId,
     /// The notice; its receiver knows it as `webhook-id`.
     pub notice: NoticeId,
     /// Which attempt it will be.
@@ -143,27 +167,35 @@ impl Engine {
         handle::<Notice>(self, &StreamName::notice(notice), origin, request, |_| Ok(NoticeCommand::AskAgain)).await
     }
 
-    /// What is to be posted now: of each receiver at most `each`, the longest due first, so that one that hangs holds up
-    /// nobody else's. While scheduling is halted by a person, nothing but that it is.
+    /// What is to be posted: of each receiver at most `each`, the longest due first, and nothing of those that are being
+    /// told at this moment, so that one that hangs holds up nobody else's. While scheduling is halted by a person, nothing
+    /// but that it is.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn due_notices(&self, each: u32) -> Result<Vec<Vec<Due>>, EngineError> {
+    pub async fn due_notices(&self, each: u32, being_told: &BTreeSet<ReceiverId>) -> Result<ToPost, EngineError> {
         let only_the_halt = match self.halt().await?.state.halted {
             None => false,
             Some(HaltCause::Person) if !self.opening().halted => true,
             // A copy tells nobody anything.
-            Some(_) => return Ok(Vec::new()),
+            Some(_) => return Ok(ToPost::default()),
         };
-        let now = self.log().store_time().await?;
-        let mut filters = vec![Condition { column: "due", is: Test::Le(Cell::Int(now.0)) }];
+        let not = |id: &ReceiverId| Condition { column: "receiver", is: Test::Ne(Cell::Text(id.to_string())) };
+        let mut filters: Vec<Condition> = being_told.iter().map(not).collect();
         if only_the_halt {
             filters.push(Condition { column: "kind", is: Test::Eq(Cell::Text("halt".to_owned())) });
         }
         let order = Order { column: "due", descending: false };
-        if projector::page::<Notices>(self, filters.clone(), order, 1, None).await?.is_empty() {
-            return Ok(Vec::new());
+        let ever = Condition { column: "due", is: Test::Ge(Cell::Int(0)) };
+        let waiting = filters.iter().cloned().chain([ever]).collect();
+        let first = projector::page::<Notices>(self, waiting, order, 1, None).await?;
+        let Some(first) = first.first().and_then(|(row, _)| row.due) else { return Ok(ToPost::default()) };
+        let now = self.log().store_time().await?;
+        let next = Some(Duration::from_micros(u64::try_from(first.since(now)).unwrap_or(0)));
+        if first > now {
+            return Ok(ToPost { now: Vec::new(), next });
         }
+        filters.push(Condition { column: "due", is: Test::Le(Cell::Int(now.0)) });
         // Those that were removed too: what they were still to be told is given up.
         let receivers = projector::page::<Receivers>(self, vec![], BY_POSITION, RECEIVERS_MAX, None).await?;
         let mut all = Vec::new();
@@ -178,7 +210,7 @@ impl Engine {
                 all.push(due);
             }
         }
-        Ok(all)
+        Ok(ToPost { now: all, next })
     }
 
     /// A notice to post. Its row may be behind: what counts is the stream.
@@ -194,6 +226,7 @@ impl Engine {
             _ => None,
         };
         Ok(Some(Due {
+            receiver: row.receiver,
             notice: row.id,
             attempt: state.attempts + 1,
             url: self.receiver_url(row.receiver).await?,
@@ -273,18 +306,18 @@ pub async fn give_up(engine: &Engine) {
     projector::give_up(engine, NAME).await;
 }
 
-/// Raises the notices that one batch of events gives; whether there was one.
+/// Raises the notices that one batch of events gives.
 ///
 /// # Errors
 /// A fault; the checkpoint then stands before the event that could not be looked at.
-pub async fn raise(engine: &Engine) -> Result<bool, EngineError> {
+pub async fn raise(engine: &Engine) -> Result<Raised, EngineError> {
     // A copy tells nobody anything.
     if engine.halt().await?.state.halted.is_some_and(|cause| cause != HaltCause::Person) {
-        return Ok(false);
+        return Ok(Raised::Nothing);
     }
     let from = engine.views().named_checkpoint(NAME).await?;
     if engine.log().head().await? <= from {
-        return Ok(false);
+        return Ok(Raised::Nothing);
     }
     // Read before the receivers are: who was added up to here is among them.
     let known = projector::as_of::<Receivers>(engine).await?.0;
@@ -299,7 +332,7 @@ pub async fn raise(engine: &Engine) -> Result<bool, EngineError> {
     };
     let scanned = scanned.min(known);
     if scanned <= from {
-        return Ok(false);
+        return Ok(Raised::Later);
     }
     for recorded in events.iter().filter(|recorded| recorded.position <= scanned) {
         if let Err(error) = raise_of(engine, recorded, &receivers).await {
@@ -311,7 +344,7 @@ pub async fn raise(engine: &Engine) -> Result<bool, EngineError> {
         }
     }
     engine.views().advance(NAME, from, scanned).await?;
-    Ok(true)
+    Ok(Raised::Batch)
 }
 
 async fn raise_of(engine: &Engine, recorded: &Recorded, receivers: &[ReceiverRow]) -> Result<(), EngineError> {

@@ -56,12 +56,14 @@ pub struct Matching {
 }
 
 impl Matching {
-    fn conditions(&self, through: u64) -> Vec<Condition> {
-        let text =
-            |column, value: Option<String>| value.map(|value| Condition { column, is: Test::Eq(Cell::Text(value)) });
-        let through = i64::try_from(through).unwrap_or(i64::MAX);
+    /// What a row of the deliveries must hold.
+    #[must_use]
+    pub fn conditions(&self) -> Vec<Condition> {
+        // No text of PostgreSQL holds a NUL.
+        let text = |column, value: Option<String>| {
+            value.map(|value| Condition { column, is: Test::Eq(Cell::Text(value.replace('\0', "\u{fffd}"))) })
+        };
         let conditions = [
-            Some(Condition { column: "position", is: Test::Le(Cell::Int(through)) }),
             text("trigger", self.trigger.map(|id| id.to_string())),
             text("status", self.status.clone()),
             text("event_type", self.event_type.clone()),
@@ -69,6 +71,13 @@ impl Matching {
             self.until.map(|until| Condition { column: "received_at", is: Test::Lt(Cell::Int(until.0)) }),
         ];
         conditions.into_iter().flatten().collect()
+    }
+
+    fn up_to(&self, through: u64) -> Vec<Condition> {
+        let through = i64::try_from(through).unwrap_or(i64::MAX);
+        let mut conditions = self.conditions();
+        conditions.push(Condition { column: "position", is: Test::Le(Cell::Int(through)) });
+        conditions
     }
 }
 
@@ -180,7 +189,7 @@ impl Engine {
     /// A fault of the database.
     pub async fn count_redelivery(&self, matching: &Matching) -> Result<Counted, EngineError> {
         let through = projector::as_of::<Deliveries>(self).await?.0;
-        let count = projector::count::<Deliveries>(self, &matching.conditions(through)).await?;
+        let count = projector::count::<Deliveries>(self, &matching.up_to(through)).await?;
         Ok(Counted { count, through })
     }
 
@@ -200,7 +209,7 @@ impl Engine {
             if self.halt().await?.state.halted.is_some() {
                 return Err(Refusal::Halted.into());
             }
-            let now = projector::count::<Deliveries>(self, &matching.conditions(counted.through)).await?;
+            let now = projector::count::<Deliveries>(self, &matching.up_to(counted.through)).await?;
             if now != counted.count {
                 let sentence = format!("{now} deliveries match now, and not {}; look at them again", counted.count);
                 return Err(Refusal::Invalid(sentence).into());
@@ -303,7 +312,7 @@ async fn page(engine: &Engine, id: RedeliveryId) -> Result<bool, EngineError> {
         since: started.since_us,
         until: started.until_us,
     };
-    let mut filters = matching.conditions(started.through);
+    let mut filters = matching.up_to(started.through);
     let reached = i64::try_from(state.reached).unwrap_or(i64::MAX);
     filters.push(Condition { column: "position", is: Test::Gt(Cell::Int(reached)) });
     let order = Order { column: "position", descending: false };

@@ -21,6 +21,9 @@ use crate::{
     secrets::hashed,
 };
 
+/// Of two who change what both looked at, one is told.
+const CHANGED: &str = "somebody changed this trigger meanwhile; look again";
+
 /// A trigger to make.
 #[derive(Clone, Debug)]
 pub struct NewTrigger {
@@ -164,7 +167,7 @@ impl Engine {
         request: Option<&Request>,
     ) -> Result<Done<()>, EngineError> {
         check_filter(intake)?;
-        let seen = if_version.map(|version| (version, "somebody changed this trigger meanwhile; look again"));
+        let seen = if_version.map(|version| (version, CHANGED));
         let stream = StreamName::trigger(id);
         handle_at::<Trigger>(self, &stream, seen, origin, request, |_| {
             Ok(TriggerCommand::ReplaceIntake(intake.clone()))
@@ -197,28 +200,37 @@ impl Engine {
         new: &NewSecret,
         overlap_s: u32,
         origin: &Origin,
+        request: Option<&Request>,
     ) -> Result<Done<Option<String>>, EngineError> {
         let (shown, secret) = self.secret(id, new)?;
         let old_until = self.log().store_time().await?.plus_s(i64::from(overlap_s));
         let command = TriggerCommand::Rotate { secret, old_until };
-        Ok(self.change_trigger(id, origin, None, command).await?.with(shown))
+        let done = self.change_trigger(id, origin, request, command).await?;
+        // What the first of two equal requests made is in force, and was shown then.
+        let shown = shown.filter(|_| !done.duplicate);
+        Ok(done.with(shown))
     }
 
-    /// Lets another kind of sender post to a trigger. The old secret opens nothing from here on. Answers with the secret
-    /// where it was made here.
+    /// Lets another kind of sender post to a trigger; with `if_version`, only if its stream is at that version. The old
+    /// secret opens nothing from here on. Answers with the secret where it was made here.
     ///
     /// # Errors
-    /// There is no such trigger, an empty key, or a fault.
+    /// There is no such trigger, an empty key, somebody else changed it meanwhile, or a fault.
     pub async fn replace_sender(
         &self,
         id: TriggerId,
-        scheme: Option<Scheme>,
-        new: &NewSecret,
+        (scheme, new): (Option<Scheme>, &NewSecret),
+        if_version: Option<u64>,
         origin: &Origin,
+        request: Option<&Request>,
     ) -> Result<Done<Option<String>>, EngineError> {
         let (shown, secret) = self.secret(id, new)?;
         let command = TriggerCommand::ReplaceSender { scheme, secret };
-        Ok(self.change_trigger(id, origin, None, command).await?.with(shown))
+        let seen = if_version.map(|version| (version, CHANGED));
+        let stream = StreamName::trigger(id);
+        let done = handle_at::<Trigger>(self, &stream, seen, origin, request, |_| Ok(command.clone())).await?;
+        let shown = shown.filter(|_| !done.duplicate);
+        Ok(done.with(shown))
     }
 
     async fn existing_routine(&self, id: RoutineId) -> Result<(), EngineError> {

@@ -27,8 +27,14 @@ fn received(status: ReceivedStatus) -> Received {
 }
 
 fn receive(status: ReceivedStatus) -> DeliveryCommand {
-    let content =
-        DeliveryContent::Received { headers: vec![], body: None, blob: None, sender_id: None, filter_error: None };
+    let content = DeliveryContent::Received {
+        headers: vec![],
+        query: None,
+        body: None,
+        blob: None,
+        sender_id: None,
+        filter_error: None,
+    };
     DeliveryCommand::Receive(Box::new(received(status)), content)
 }
 

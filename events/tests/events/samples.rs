@@ -309,6 +309,7 @@ fn delivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
         blob: d.maybe(blob),
         sender_id: d.maybe(sender_id),
         filter_error: d.later("no such key".to_owned()),
+        query: d.later("a=1&b=%2F".to_owned()),
     };
     let batch = d.id(REDELIVERY);
     let redelivered =

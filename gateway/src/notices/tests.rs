@@ -1,6 +1,9 @@
 //! Notices, to a receiver that answers over a socket.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
 
 use midwatch_engine::{Opening, Origin, deployment::Outside, notices::NewReceiver, projector, world::World};
 use midwatch_events::{Actor, engine::NoticeKind, id::ProcessId};
@@ -73,20 +76,25 @@ struct Stage {
 }
 
 async fn stage() -> Stage {
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let (url, guard) = midwatch_log::testing::fresh_sqlite();
     let home = tempfile::TempDir::new().unwrap();
-    let outside = Outside { deployment: None, key: None, key_file: None, state_home: home.path().to_owned() };
+    let engine = process(&url, home.path()).await;
+    Stage { engine, _home: home, _guard: guard }
+}
+
+/// One more process of a deployment.
+async fn process(url: &str, home: &std::path::Path) -> Engine {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let outside = Outside { deployment: None, key: None, key_file: None, state_home: home.to_owned() };
     let opening = Opening {
-        url,
+        url: url.to_owned(),
         outside,
         process: ProcessId::new(World::system().uuid()),
         actor: Actor::Cli(0),
         repeat_window_s: None,
         halted: false,
     };
-    let engine = Engine::open(World::system(), opening).await.unwrap();
-    Stage { engine, _home: home, _guard: guard }
+    Engine::open(World::system(), opening).await.unwrap()
 }
 
 fn me() -> Origin {
@@ -100,10 +108,18 @@ async fn add(engine: &Engine, url: &str, about: &[NoticeKind]) -> ReceiverId {
     receiver
 }
 
+fn leader(engine: &Engine, dialer: &Dialer) -> Telling {
+    Telling::new(engine.clone(), dialer.clone(), watch::channel(false).1)
+}
+
 async fn round(engine: &Engine, dialer: &Dialer) {
     for _ in 0..3 {
         projector::catch_up(engine).await.unwrap();
-        tell(engine, dialer, &mut Beats::new()).await.unwrap();
+        let mut telling = leader(engine, dialer);
+        telling.look().await.unwrap();
+        while let Some(told) = telling.told().await {
+            told.unwrap();
+        }
     }
     projector::catch_up(engine).await.unwrap();
 }
@@ -188,26 +204,166 @@ async fn a_heartbeat_says_that_the_clock_goes_and_is_silent_when_it_does_not() {
     let new = NewReceiver { name: "alarm".to_owned(), url, about: vec![], heartbeat_s: Some(10) };
     engine.add_receiver(&new, &me(), None).await.unwrap();
     projector::catch_up(engine).await.unwrap();
-    let mut beats = Beats::new();
-    tell(engine, &dialer, &mut beats).await.unwrap();
-    assert!(beats.is_empty(), "no clock goes");
+    let mut telling = leader(engine, &dialer);
+    telling.look().await.unwrap();
+    assert!(telling.beats.is_empty(), "no clock goes");
     let (stop, stopped) = watch::channel(false);
     let going = tokio::spawn(clock::run(engine.clone(), stopped));
     while clock::still_for_s(engine).await.unwrap().is_none() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    tell(engine, &dialer, &mut beats).await.unwrap();
-    tell(engine, &dialer, &mut beats).await.unwrap();
+    let rest = telling.look().await.unwrap();
+    assert!(rest <= Duration::from_secs(10), "the next one is due then: {rest:?}");
+    telling.look().await.unwrap();
     while heard.lock().unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     engine.halt_scheduling(&me(), "drill", None).await.unwrap();
-    let mut others = Beats::new();
-    tell(engine, &dialer, &mut others).await.unwrap();
-    assert!(others.is_empty(), "nobody is told that all is well while it is halted");
+    let mut others = leader(engine, &dialer);
+    others.look().await.unwrap();
+    assert!(others.beats.is_empty(), "nobody is told that all is well while it is halted");
     let heard = heard.lock().unwrap().clone();
     let [(head, body)] = &heard[..] else { panic!("one in ten seconds: {heard:?}") };
     assert!(body.contains(r#""type":"heartbeat""#) && head.contains("webhook-signature: v1,"), "{head}{body}");
     stop.send_replace(true);
     going.await.unwrap();
+}
+
+/// A receiver that takes its time, and answers by what it hears and how often it heard it.
+async fn taking(patience: Duration, answer: fn(&str, usize) -> u16) -> (String, Heard) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let heard = Heard::default();
+    let keeps = Arc::clone(&heard);
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let keeps = Arc::clone(&keeps);
+            tokio::spawn(async move {
+                let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+                while !bytes.ends_with(b"}") {
+                    match socket.read(&mut chunk).await.unwrap_or(0) {
+                        0 => return,
+                        read => bytes.extend_from_slice(&chunk[..read]),
+                    }
+                }
+                let text = String::from_utf8(bytes).unwrap();
+                let (head, body) = text.split_once("\r\n\r\n").unwrap();
+                let id = header(head, "webhook-id").to_owned();
+                let before = {
+                    let mut heard = keeps.lock().unwrap();
+                    let before = heard.iter().filter(|(known, _)| *known == id).count();
+                    heard.push((id.clone(), body.to_owned()));
+                    before
+                };
+                tokio::time::sleep(patience).await;
+                let status = answer(body, before);
+                let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                let _ = socket.write_all(answer.as_bytes()).await;
+            });
+        }
+    });
+    (url, heard)
+}
+
+/// How often each notice was posted.
+fn posted(heard: &Heard) -> BTreeMap<String, usize> {
+    let mut times = BTreeMap::new();
+    for (id, _) in heard.lock().unwrap().iter() {
+        *times.entry(id.clone()).or_default() += 1;
+    }
+    times
+}
+
+const HALTS: usize = 4;
+
+// One that takes longer than a lead lasts would be told by both, if the leader did not keep its lead meanwhile.
+async fn each_notice_is_posted_by_one_of_two_processes(url: &str) {
+    let home = tempfile::TempDir::new().unwrap();
+    let one = process(url, home.path()).await;
+    let other = process(url, home.path()).await;
+    let dialer = Dialer::new(Reach::Private, PATIENCE).unwrap();
+    let quick = taking(Duration::ZERO, |_, _| 204).await;
+    let slow = taking(Duration::from_secs(6), |_, _| 204).await;
+    let failing = taking(Duration::ZERO, |_, before| if before == 0 { 503 } else { 204 }).await;
+    for url in [&quick.0, &slow.0, &failing.0] {
+        add(&one, url, &[NoticeKind::Halt]).await;
+    }
+    let (stop, stopped) = watch::channel(false);
+    let mut roles = tokio::task::JoinSet::new();
+    for engine in [&one, &other] {
+        roles.spawn(projector::run(engine.clone(), stopped.clone()));
+        roles.spawn(run(engine.clone(), dialer.clone(), stopped.clone()));
+    }
+    for _ in 0..HALTS {
+        one.halt_scheduling(&me(), "drill", None).await.unwrap();
+        one.lift_halt(&me(), None).await.unwrap();
+    }
+    one.halt_scheduling(&me(), "drill", None).await.unwrap();
+    let all = HALTS + 1;
+    let began = std::time::Instant::now();
+    // The slow one is told of one after the other; two of them are enough to outlast any lead.
+    while posted(&quick.1).len() < all
+        || posted(&failing.1).values().filter(|times| **times == 2).count() < all
+        || posted(&slow.1).len() < 2
+    {
+        assert!(
+            began.elapsed() < Duration::from_secs(40),
+            "{:?} {:?} {:?}",
+            posted(&quick.1),
+            posted(&failing.1),
+            posted(&slow.1)
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    stop.send_replace(true);
+    while roles.join_next().await.is_some() {}
+    projector::catch_up(&one).await.unwrap();
+    assert!(posted(&quick.1).values().all(|times| *times == 1), "{:?}", posted(&quick.1));
+    assert!(posted(&slow.1).values().all(|times| *times == 1), "{:?}", posted(&slow.1));
+    assert!(posted(&failing.1).values().all(|times| *times == 2), "{:?}", posted(&failing.1));
+    // Every POST is an attempt in the ledger, also what was being posted as they were told to stop.
+    let filter = midwatch_log::Filter { event_types: vec!["engine.notice_attempted".to_owned()], ..Default::default() };
+    let attempts = one.log().read_all(0, 1_000, &filter).await.unwrap().0.len();
+    let heard = [&quick.1, &slow.1, &failing.1].map(|heard| heard.lock().unwrap().len());
+    assert_eq!(attempts, heard.iter().sum::<usize>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_postgresql_each_notice_is_posted_by_one_of_two_processes() {
+    let (url, _guard) = midwatch_log::testing::fresh_postgres().await;
+    each_notice_is_posted_by_one_of_two_processes(&url).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_sqlite_each_notice_is_posted_by_one_of_two_processes() {
+    let (url, _guard) = midwatch_log::testing::fresh_sqlite();
+    each_notice_is_posted_by_one_of_two_processes(&url).await;
+}
+
+#[tokio::test]
+async fn where_nothing_is_to_be_told_nothing_is_asked() {
+    let stage = stage().await;
+    let dialer = Dialer::new(Reach::Private, PATIENCE).unwrap();
+    let mut telling = leader(&stage.engine, &dialer);
+    projector::catch_up(&stage.engine).await.unwrap();
+    while telling.look().await.unwrap() < REST {
+        projector::catch_up(&stage.engine).await.unwrap();
+    }
+    // One that failed is looked at when it is due, and a receiver is never told twice at a time.
+    let (url, heard) = receiver(&[503]).await;
+    add(&stage.engine, &url, &[NoticeKind::Halt]).await;
+    stage.engine.halt_scheduling(&me(), "drill", None).await.unwrap();
+    projector::catch_up(&stage.engine).await.unwrap();
+    while telling.look().await.unwrap() < PAUSE {
+        projector::catch_up(&stage.engine).await.unwrap();
+    }
+    telling.look().await.unwrap();
+    while let Some(told) = telling.told().await {
+        told.unwrap();
+    }
+    projector::catch_up(&stage.engine).await.unwrap();
+    while telling.look().await.unwrap() < PAUSE {}
+    let rest = telling.look().await.unwrap();
+    assert!((Duration::from_secs(3)..=Duration::from_secs(5)).contains(&rest), "{rest:?}");
+    assert_eq!(heard.lock().unwrap().len(), 1);
 }

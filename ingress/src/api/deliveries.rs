@@ -14,7 +14,7 @@ use midwatch_events::{
     Micros,
     id::{DeliveryId, RedeliveryId, TriggerId},
 };
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::views::{Condition, Order};
 use midwatch_projections::{
     deliveries::{Deliveries, DeliveryRow, DeliveryStatus},
     delivery_redeliveries::{Redeliveries, RedeliveryRow},
@@ -72,17 +72,16 @@ pub(crate) fn instant(name: &str, given: Option<&str>) -> Result<Option<Micros>,
 
 impl Wanted {
     fn conditions(self, trigger: Option<TriggerId>) -> Result<Vec<Condition>, Problem> {
-        let since = instant("since", self.since.as_deref())?;
-        let until = instant("until", self.until.as_deref())?;
-        let conditions = [
-            equals("trigger", trigger),
-            equals("status", self.status.and_then(word)),
-            equals("event_type", self.event_type),
-            equals("sender_id", self.sender_id),
-            since.map(|since| Condition { column: "received_at", is: Test::Ge(Cell::Int(since.0)) }),
-            until.map(|until| Condition { column: "received_at", is: Test::Lt(Cell::Int(until.0)) }),
-        ];
-        Ok(conditions.into_iter().flatten().collect())
+        let matching = redeliveries::Matching {
+            trigger,
+            status: self.status.and_then(word),
+            event_type: self.event_type,
+            since: instant("since", self.since.as_deref())?,
+            until: instant("until", self.until.as_deref())?,
+        };
+        let mut conditions = matching.conditions();
+        conditions.extend(equals("sender_id", self.sender_id));
+        Ok(conditions)
     }
 }
 
@@ -137,6 +136,8 @@ pub(crate) struct Sent {
     /// Names and values, secrets redacted.
     #[schema(value_type = Vec<Vec<String>>)]
     headers: Vec<(String, String)>,
+    /// Its query, secrets redacted, where its sender signs it.
+    query: Option<String>,
     /// `utf8` or `base64`.
     encoding: &'static str,
     /// The body, byte for byte, in that encoding; null once it was erased.
@@ -282,16 +283,16 @@ pub(crate) async fn body(
     Path(id): Path<DeliveryId>,
 ) -> Result<Response, Problem> {
     caller.must_read_evidence(&app).await?;
-    let (headers, body) = match app.engine.read_delivery(id, &caller.origin()).await? {
-        Some(read) => (read.headers, Some(read.body)),
-        None => (Vec::new(), None),
+    let (headers, query, body) = match app.engine.read_delivery(id, &caller.origin()).await? {
+        Some(read) => (read.headers, read.query, Some(read.body)),
+        None => (Vec::new(), None, None),
     };
     let (encoding, body) = match body.map(String::from_utf8) {
         None => ("utf8", None),
         Some(Ok(text)) => ("utf8", Some(text)),
         Some(Err(bytes)) => ("base64", Some(STANDARD.encode(bytes.as_bytes()))),
     };
-    Ok(unkept(Json(Sent { headers, encoding, body })))
+    Ok(unkept(Json(Sent { headers, query, encoding, body })))
 }
 
 /// Checks a delivery's signature again, with the keys that are sealed now. Its timestamp was judged when it came.

@@ -2,10 +2,9 @@
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use midwatch_boundary::filter::Passes;
-use midwatch_commands::trigger::{Trigger, TriggerCommand};
+use midwatch_commands::trigger::TriggerCommand;
 use midwatch_engine::{projector, triggers::NewTrigger};
 use midwatch_events::{
-    StreamName,
     id::{BotId, DeliveryId, RoutineId, TriggerId, UserId},
     routine::Limits,
     trigger::{Intake, WhenBusy},
@@ -21,11 +20,6 @@ use super::{
     shapes, tagged, unkept, word,
 };
 use crate::{app::App, auth::Caller, error::Problem, senders};
-
-/// How long an old secret stays good if nothing is said, in seconds.
-const OVERLAP_S: u32 = 86_400;
-/// And at the most.
-const OVERLAP_S_MAX: u32 = 30 * 86_400;
 
 /// Which triggers. Deleted ones are never listed.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -146,26 +140,6 @@ pub(crate) struct Confirmation {
     /// The delivery that was read; refused if it is not the sample. The sample, if nothing is said.
     #[schema(value_type = Option<String>, format = Uuid)]
     delivery: Option<DeliveryId>,
-}
-
-/// How a secret is replaced.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Rotation {
-    /// How long the old one stays good, in seconds; 86,400 if nothing is said, at most 30 days.
-    overlap_s: Option<u32>,
-    /// The new key, where the sender signs and makes it itself.
-    secret: Option<String>,
-}
-
-/// A secret that was made.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Rotated {
-    /// The new secret, where it was made here: the only time it is shown.
-    secret: Option<String>,
-    /// The token that some senders ask for beside the secret, else null.
-    verify_token: Option<String>,
-    position: u64,
 }
 
 /// Triggers by name.
@@ -372,30 +346,6 @@ pub(crate) async fn remove(
     change(&app, id, &asked, TriggerCommand::Delete).await
 }
 
-/// Gives a trigger another secret. The old one stays good for a while.
-#[utoipa::path(post, path = "/api/v1/triggers/{id}/rotate", tag = "triggers", request_body = Rotation,
-    params(("id" = String, Path, description = "The trigger")),
-    responses((status = 200, body = Rotated), (status = 404, body = shapes::Problem)))]
-pub(crate) async fn rotate(
-    State(app): State<App>,
-    Path(id): Path<TriggerId>,
-    asked: Asked<Rotation>,
-) -> Result<Response, Problem> {
-    asked.caller.must_be_admin()?;
-    let overlap_s = asked.body.overlap_s.unwrap_or(OVERLAP_S);
-    if overlap_s > OVERLAP_S_MAX {
-        return Err(Problem::bad("invalid", format!("`overlap_s` is at most {OVERLAP_S_MAX}, not {overlap_s}")));
-    }
-    let state = app.engine.load::<Trigger>(&StreamName::trigger(id)).await?.state;
-    state.existing()?;
-    let random = app.engine.world().random::<32>();
-    let renewed = senders::renew(state.scheme.as_ref(), asked.body.secret.as_deref(), random).map_err(invalid)?;
-    let done = app.engine.rotate_secret(id, &renewed.secret, overlap_s, &asked.origin()).await?;
-    projector::wait_for(&app.engine, done.position).await;
-    let (secret, verify_token) = (renewed.made.or(done.value), renewed.verify_token);
-    Ok(unkept(Json(Rotated { secret, verify_token, position: done.position })))
-}
-
-fn invalid(sentence: String) -> Problem {
+pub(super) fn invalid(sentence: String) -> Problem {
     Problem::bad("invalid", sentence)
 }

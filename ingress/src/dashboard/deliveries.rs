@@ -3,8 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use midwatch_engine::{projector, redeliveries::Matching};
-use midwatch_events::{Micros, id::TriggerId};
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::views::{Condition, Order};
 use midwatch_projections::deliveries::{Deliveries, DeliveryStatus};
 
 use super::{
@@ -17,7 +16,11 @@ use super::{
     text::{Shown, encoded, spaced, word},
     visitor::Visitor,
 };
-use crate::{api::deliveries::instant, app::App, error::Problem};
+use crate::{
+    api::{deliveries::instant, equals},
+    app::App,
+    error::Problem,
+};
 
 /// What became of a delivery, as one may search for it.
 const STATUSES: [DeliveryStatus; 11] = [
@@ -37,12 +40,9 @@ const STATUSES: [DeliveryStatus; 11] = [
 /// What is searched for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Search {
-    pub(super) trigger: Option<TriggerId>,
-    status: Option<DeliveryStatus>,
-    event_type: Option<String>,
+    /// What many can be let run once more by.
+    pub(super) matching: Matching,
     pub(super) sender_id: Option<String>,
-    since: Option<Micros>,
-    until: Option<Micros>,
 }
 
 /// The names of its fields.
@@ -55,43 +55,23 @@ impl Search {
             id.parse().map_err(|_| Failure(Problem::bad("invalid", "`trigger` is no trigger's id; leave it empty")))
         });
         let status = fields.filled("status").map(|wanted| {
-            let found = STATUSES.into_iter().find(|status| word(status) == wanted);
+            let found = STATUSES.iter().map(word).find(|status| status == wanted);
             found.ok_or_else(|| Failure(Problem::bad("invalid", "there is no such outcome")))
         });
-        Ok(Self {
+        let matching = Matching {
             trigger: trigger.transpose()?,
             status: status.transpose()?,
             event_type: fields.filled("event_type").map(str::to_owned),
-            sender_id: fields.filled("sender_id").map(str::to_owned),
             since: instant("since", fields.filled("since"))?,
             until: instant("until", fields.filled("until"))?,
-        })
-    }
-
-    /// The same, for letting all of them run once more.
-    pub(super) fn matching(&self) -> Matching {
-        Matching {
-            trigger: self.trigger,
-            status: self.status.map(word),
-            event_type: self.event_type.clone(),
-            since: self.since,
-            until: self.until,
-        }
+        };
+        Ok(Self { matching, sender_id: fields.filled("sender_id").map(str::to_owned) })
     }
 
     fn conditions(&self) -> Vec<Condition> {
-        let text =
-            |column, value: Option<String>| value.map(|value| Condition { column, is: Test::Eq(Cell::Text(value)) });
-        let at = |is| Condition { column: "received_at", is };
-        let conditions = [
-            text("trigger", self.trigger.map(|id| id.to_string())),
-            text("status", self.status.map(word)),
-            text("event_type", self.event_type.clone()),
-            text("sender_id", self.sender_id.clone()),
-            self.since.map(|since| at(Test::Ge(Cell::Int(since.0)))),
-            self.until.map(|until| at(Test::Lt(Cell::Int(until.0)))),
-        ];
-        conditions.into_iter().flatten().collect()
+        let mut conditions = self.matching.conditions();
+        conditions.extend(equals("sender_id", self.sender_id.as_ref()));
+        conditions
     }
 }
 
@@ -137,7 +117,7 @@ pub(super) async fn page(State(app): State<App>, Visitor(caller): Visitor, query
     };
     let next = found.last().filter(|_| found.len() == ROWS as usize);
     let next = next.map(|(_, cursor)| listing::next("/deliveries", &query, cursor));
-    let trigger_name = match search.as_ref().and_then(|search| search.trigger) {
+    let trigger_name = match search.as_ref().and_then(|search| search.matching.trigger) {
         Some(id) => Some(Names::default().trigger(&app.engine, id).await?),
         None => None,
     };

@@ -75,6 +75,7 @@ pub(crate) struct Sample {
     pub(crate) read: bool,
     /// Where it is asked for.
     pub(crate) read_path: String,
+    pub(crate) query: Option<Shown>,
     pub(crate) headers: Vec<(Shown, Shown)>,
     pub(crate) body: Option<Shown>,
     pub(crate) cut: bool,
@@ -98,6 +99,7 @@ pub(crate) async fn sample(
         erased: row.erased,
         read: false,
         read_path,
+        query: None,
         headers: Vec::new(),
         body: None,
         cut: false,
@@ -111,6 +113,7 @@ pub(crate) async fn sample(
         return Ok(sample);
     };
     sample.read = true;
+    sample.query = found.query.as_deref().map(|query| Shown::short(query, 2_000));
     sample.headers = found.headers.iter().map(|(name, value)| (Shown::line(name), Shown::short(value, 500))).collect();
     sample.cut = found.body.len() > SHOWN;
     let start = found.body.get(..SHOWN).unwrap_or(&found.body);

@@ -40,7 +40,7 @@ async fn planned(app: &App, caller: &Caller, fields: &Fields, error: Option<Stri
         let sentence = "many are let run once more by trigger, outcome, event type and time, not by their sender's id";
         return Err(Problem::bad("invalid", sentence).into());
     }
-    let Counted { count, through } = app.engine.count_redelivery(&search.matching()).await?;
+    let Counted { count, through } = app.engine.count_redelivery(&search.matching).await?;
     let filled = FIELDS.iter().filter_map(|name| Some((*name, fields.filled(name)?.to_owned())));
     Ok(PlanPage {
         frame,
@@ -64,7 +64,7 @@ pub(super) async fn start(State(app): State<App>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     let number = |name| posted.fields.get(name).parse().unwrap_or(0);
     let counted = Counted { count: number("count"), through: number("through") };
-    let matching = Search::of(&posted.fields)?.matching();
+    let matching = Search::of(&posted.fields)?.matching;
     let done = app.engine.start_redelivery(&matching, counted, &posted.caller.origin(), posted.request.as_ref()).await;
     match done {
         Ok(done) => seen(&app, done.position, "/redeliveries?done=redelivering").await,

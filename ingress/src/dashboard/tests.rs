@@ -6,4 +6,5 @@ mod live;
 mod notices;
 mod pages;
 mod people;
+mod senders;
 mod story;

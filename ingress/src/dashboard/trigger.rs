@@ -35,8 +35,13 @@ use crate::{
     senders::{self, check::Verdict},
 };
 
-/// How long the old secret stays good after a rotation, in seconds.
-const OVERLAP_S: u32 = 86_400;
+/// How long the old secret stays good after a rotation, in seconds, as a form may say.
+const OVERLAPS: [(u32, &str); 4] = [
+    (86_400, "for 24 hours more"),
+    (3_600, "for an hour more"),
+    (604_800, "for a week more"),
+    (0, "no longer: it opens nothing from now on"),
+];
 
 #[derive(Template)]
 #[template(path = "trigger.html")]
@@ -70,6 +75,7 @@ struct TriggerPage {
     per_minute: Option<u32>,
     kept_days: Option<u32>,
     old_secret_until: Option<When>,
+    overlaps: &'static [(u32, &'static str)],
     body_max: String,
     duplicate_window: String,
     queue_max: u32,
@@ -196,6 +202,7 @@ async fn view(
         kept_days: row.intake.kept_days,
         sample,
         old_secret_until: When::maybe(row.old_secret_until.filter(|until| *until > now), now),
+        overlaps: &OVERLAPS,
         body_max: bytes(u64::from(row.intake.body_bytes_max)),
         duplicate_window: seconds(row.intake.duplicate_window_s),
         queue_max: row.intake.queue_max,
@@ -326,19 +333,23 @@ pub(super) async fn delete(State(app): State<App>, Path(id): Path<String>, poste
 pub(super) async fn rotate(State(app): State<App>, Path(id): Path<String>, posted: Posted) -> Page {
     let posted = posted.admin()?;
     let row = scope::trigger(&app, &posted.caller, &id).await?;
-    let given = Some(posted.fields.get("secret")).filter(|secret| !secret.is_empty());
+    let given = posted.fields.filled("secret");
+    let overlap_s = posted.fields.get("overlap_s");
+    let overlap = OVERLAPS.iter().find(|(seconds, _)| seconds.to_string() == overlap_s);
+    let &(overlap_s, overlap) = overlap.unwrap_or(&OVERLAPS[0]);
     let rotated = async {
         let prepared = senders::renew(row.scheme.as_ref(), given, app.engine.world().random::<32>())
             .map_err(|sentence| Failure::from(Problem::bad("invalid", sentence)))?;
-        let done = app.engine.rotate_secret(row.id, &prepared.secret, OVERLAP_S, &posted.caller.origin()).await?;
+        let (origin, request) = (posted.caller.origin(), posted.request.as_ref());
+        let done = app.engine.rotate_secret(row.id, &prepared.secret, overlap_s, &origin, request).await?;
         Ok::<_, Failure>((prepared, done))
     };
     match rotated.await {
         Ok((prepared, done)) => {
             projector::wait_for(&app.engine, done.position).await;
-            let (id, secret) = (row.id.to_string(), prepared.made.clone().or(done.value));
-            let (name, endpoint) = (row.name.as_str(), row.endpoint.as_str());
-            made(&app, &posted.caller, Shows { id, name, endpoint, prepared: &prepared, secret, rotated: true }).await
+            let secret = prepared.made.clone().or(done.value).filter(|_| !done.duplicate);
+            let old = Some(format!("The old secret is good {overlap}."));
+            made(&app, &posted.caller, Shows::of(&row, "New secret", &prepared, secret, old)).await
         }
         Err(failure) => {
             let (status, sentence) = failure.sentence()?;

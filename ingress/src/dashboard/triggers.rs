@@ -26,13 +26,14 @@ use super::{
     text::Shown,
     time::When,
     trigger::{Address, address},
+    trigger_sender::{Choosing, prepared, tried},
     visitor::{Posted, Visitor},
 };
 use crate::{
     app::App,
     auth::Caller,
     error::Problem,
-    senders::{self, Prepared},
+    senders::{Prepared, check::Verdict},
 };
 
 #[derive(Template)]
@@ -115,15 +116,18 @@ struct TriggerForm {
     name: String,
     own: bool,
     instruction: String,
-    presets: Vec<Choice<String, Shown>>,
-    /// What to do at each sender's, by the preset's name.
-    setups: Vec<(String, String)>,
-    template: String,
+    choosing: Choosing,
     bots: Vec<Choice<String, Shown>>,
     routines: Vec<Choice<String, Shown>>,
 }
 
-async fn form(app: &App, caller: &Caller, fields: &Fields, error: Option<String>) -> Result<TriggerForm, Failure> {
+async fn form(
+    app: &App,
+    caller: &Caller,
+    fields: &Fields,
+    verdict: Option<Verdict>,
+    error: Option<String>,
+) -> Result<TriggerForm, Failure> {
     let frame = Frame::new(app, caller, Section::Triggers, "New trigger", &Fields::default()).await?;
     let order = Order { column: "name", descending: false };
     let filters = vec![Condition { column: "retired", is: Test::Eq(Cell::Int(0)) }];
@@ -144,17 +148,7 @@ async fn form(app: &App, caller: &Caller, fields: &Fields, error: Option<String>
         name: fields.get("name").to_owned(),
         own: fields.get("work") != "routine",
         instruction: fields.text("instruction"),
-        presets: senders::all()
-            .map(|preset| Choice {
-                chosen: preset.name == fields.get("preset"),
-                value: preset.name.clone(),
-                name: Shown::line(&preset.title),
-            })
-            .collect(),
-        setups: senders::all().map(|preset| (preset.title.clone(), preset.setup.clone())).collect(),
-        template: Some(fields.text("template"))
-            .filter(|text| !text.is_empty())
-            .unwrap_or_else(|| senders::text("template").unwrap_or_default().to_owned()),
+        choosing: Choosing::of(fields, verdict),
         bots: bots.collect(),
         routines: routines.collect(),
     })
@@ -163,7 +157,7 @@ async fn form(app: &App, caller: &Caller, fields: &Fields, error: Option<String>
 /// `GET /triggers/new`.
 pub(super) async fn new(State(app): State<App>, Visitor(caller): Visitor, query: Fields) -> Page {
     caller.must_be_admin()?;
-    ok(&form(&app, &caller, &query, None).await?)
+    ok(&form(&app, &caller, &query, None, None).await?)
 }
 
 #[derive(Template)]
@@ -180,23 +174,38 @@ struct TriggerMade {
     /// What to do at the sender's; none for a bearer secret.
     setup: Option<String>,
     address: Address,
-    rotated: bool,
+    /// What became of the secret before, if there was one.
+    old: Option<String>,
 }
 
 /// What the page that shows a secret is about.
 pub(crate) struct Shows<'a> {
-    pub(crate) id: String,
-    pub(crate) name: &'a str,
-    pub(crate) endpoint: &'a str,
-    pub(crate) prepared: &'a Prepared,
-    pub(crate) secret: Option<String>,
-    pub(crate) rotated: bool,
+    id: String,
+    name: &'a str,
+    endpoint: &'a str,
+    title: &'static str,
+    prepared: &'a Prepared,
+    secret: Option<String>,
+    old: Option<String>,
+}
+
+impl<'a> Shows<'a> {
+    /// A secret of a trigger that is there, and what became of the one before.
+    pub(crate) fn of(
+        row: &'a TriggerRow,
+        title: &'static str,
+        prepared: &'a Prepared,
+        secret: Option<String>,
+        old: Option<String>,
+    ) -> Self {
+        let TriggerRow { id, name, endpoint, .. } = row;
+        Self { id: id.to_string(), name, endpoint, title, prepared, secret, old }
+    }
 }
 
 /// The one page that shows a secret; it is an answer to a POST and kept nowhere.
 pub(crate) async fn made(app: &App, caller: &Caller, shows: Shows<'_>) -> Page {
-    let Shows { id, name, endpoint, prepared, secret, rotated } = shows;
-    let title = if rotated { "New secret" } else { "Trigger created" };
+    let Shows { id, name, endpoint, title, prepared, secret, old } = shows;
     let frame = Frame::new(app, caller, Section::Triggers, title, &Fields::default()).await?;
     let bearer = prepared.scheme.is_none();
     let address = address(app, endpoint, secret.as_deref().filter(|_| bearer), bearer.then_some("bearer"));
@@ -204,28 +213,36 @@ pub(crate) async fn made(app: &App, caller: &Caller, shows: Shows<'_>) -> Page {
         frame,
         id,
         name: Shown::line(name),
-        given: secret.is_none() && prepared.preset.signs(),
+        given: prepared.made.is_none() && prepared.preset.signs(),
         secret,
         verify_token: prepared.verify_token.clone(),
         setup: (!bearer).then(|| prepared.preset.setup.clone()),
         address,
-        rotated,
+        old,
     })
 }
 
 /// `POST /triggers`.
 pub(super) async fn create(State(app): State<App>, posted: Posted) -> Page {
     let posted = posted.admin()?;
+    if posted.fields.get("do") == "check" {
+        let (status, verdict, error) = match tried(&app, &posted.fields, None) {
+            Ok(verdict) => (StatusCode::OK, Some(verdict), None),
+            Err(failure) => (StatusCode::BAD_REQUEST, None, Some(failure.sentence()?.1)),
+        };
+        return html(status, &form(&app, &posted.caller, &posted.fields, verdict, error).await?);
+    }
     match created(&app, &posted).await {
         Ok((prepared, done)) => {
             projector::wait_for(&app.engine, done.position).await;
             let secret = if done.duplicate { None } else { prepared.made.clone().or(done.value.secret) };
             let (id, endpoint, name) = (done.value.id.to_string(), &done.value.endpoint, posted.fields.get("name"));
-            made(&app, &posted.caller, Shows { id, name, endpoint, prepared: &prepared, secret, rotated: false }).await
+            let (prepared, title) = (&prepared, "Trigger created");
+            made(&app, &posted.caller, Shows { id, name, endpoint, title, prepared, secret, old: None }).await
         }
         Err(failure) => {
             let (_, sentence) = failure.sentence()?;
-            let page = form(&app, &posted.caller, &posted.fields, Some(sentence)).await?;
+            let page = form(&app, &posted.caller, &posted.fields, None, Some(sentence)).await?;
             html(StatusCode::BAD_REQUEST, &page)
         }
     }
@@ -242,11 +259,7 @@ async fn created(app: &App, posted: &Posted) -> Result<(Prepared, Made), Failure
         let sentence = if to_routine { "choose the routine it starts" } else { "choose the Bot that does the work" };
         return Err(Problem::bad("invalid", sentence).into());
     }
-    let preset = Some(fields.get("preset")).filter(|name| !name.is_empty()).unwrap_or("bearer");
-    let template = Some(fields.text("template")).filter(|_| preset == "template");
-    let prepared =
-        senders::prepare(preset, template.as_deref(), Some(fields.get("secret")), app.engine.world().random::<32>())
-            .map_err(|sentence| Problem::bad("invalid", sentence))?;
+    let prepared = prepared(app, fields)?;
     let mut intake = Intake::default();
     intake.body_bytes_max = prepared.preset.body_bytes_max.unwrap_or(intake.body_bytes_max);
     let new = NewTrigger {

@@ -9,6 +9,7 @@ use midwatch_events::{
     delivery::{DeliveryContent, DeliveryEvent},
     id::DeliveryId,
 };
+use midwatch_gateway::redact::REDACTED;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -38,7 +39,7 @@ pub async fn verify_again(engine: &Engine, public_url: Option<&str>, id: Deliver
     let events = engine.log().read_stream(&StreamName::delivery(id), 1, 1).await?;
     let first = events.first().ok_or_else(missing)?;
     let DeliveryEvent::Received(received) = first.facts::<DeliveryEvent>()? else { return Err(missing()) };
-    let (Some(DeliveryContent::Received { headers, .. }), Some(body)) =
+    let (Some(DeliveryContent::Received { headers, query, .. }), Some(body)) =
         (first.content::<DeliveryEvent>()?, engine.body(id).await?)
     else {
         return Ok(no(None, "its headers and body were erased: there is nothing to check"));
@@ -57,7 +58,8 @@ pub async fn verify_again(engine: &Engine, public_url: Option<&str>, id: Deliver
     let url = public_url.map(|url| format!("{}/hooks/{}", url.trim_end_matches('/'), state.endpoint));
     let headers = header_map(&headers);
     let cap = body.len().max(state.intake.body_bytes_max as usize);
-    let request = Request { headers: &headers, query: None, url: url.as_deref(), body: &body, body_bytes_max: cap };
+    let request =
+        Request { headers: &headers, query: query.as_deref(), url: url.as_deref(), body: &body, body_bytes_max: cap };
     let timeless = lock.preset.timeless();
     let mut why = "this trigger has no key by now".to_owned();
     for (name, held) in lock.named() {
@@ -72,8 +74,8 @@ pub async fn verify_again(engine: &Engine, public_url: Option<&str>, id: Deliver
             Err(failed) => why = failed.sentence,
         }
     }
-    if lock.preset.signs_url() {
-        why.push_str("; this sender signs the address too, and a query in it is not kept");
+    if query.is_some_and(|query| query.contains(REDACTED)) {
+        why.push_str("; this sender signs the query too, and a secret that stood in it is not kept");
     }
     Ok(no(Some(true), &why))
 }

@@ -1,9 +1,9 @@
-//! The list of headers that is kept.
+//! What is kept of a request beside its body: the list of headers, and a query that is signed.
 
 use axum::http::{HeaderMap, HeaderValue};
 use midwatch_gateway::redact::{REDACTED, redact_header};
 
-use crate::auth::bearer;
+use crate::{auth::bearer, senders::Preset};
 
 /// Names and values, the lines of one name together, without secrets. Names are in lower case, as HTTP compares them.
 /// `secret_in` names headers that hold this sender's secret.
@@ -18,6 +18,18 @@ pub(super) fn kept(headers: &HeaderMap, secret_in: &[&str]) -> Vec<(String, Stri
             (name.to_owned(), shown)
         })
         .collect()
+}
+
+/// The query byte for byte, but for secrets; none where its sender does not sign it, and it proves nothing.
+pub(super) fn kept_query(query: Option<&str>, preset: &Preset) -> Option<String> {
+    let query = query.filter(|query| preset.signs_url() && !query.is_empty())?;
+    let kept = query.split('&').map(|pair| {
+        let read = form_urlencoded::parse(pair.as_bytes()).next();
+        let secret = read.is_some_and(|(name, value)| redacted(&name, &value, None) != value);
+        let name = pair.split('=').next().unwrap_or_default();
+        if secret { format!("{name}={REDACTED}") } else { pair.to_owned() }
+    });
+    Some(kept.collect::<Vec<_>>().join("&"))
 }
 
 fn redacted(name: &str, value: &str, secret: Option<&str>) -> String {
@@ -45,6 +57,19 @@ mod tests {
             (HeaderName::from_static(name), HeaderValue::from_bytes(value).unwrap())
         };
         lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_signed_query_is_kept_byte_for_byte_without_secrets() {
+        let twilio = crate::senders::find("twilio").unwrap();
+        let hash = "bodySHA256=5ccde7145dfb8f56479710896586cb9d5911809d83afbe34627818790db0aec9";
+        for query in ["a=b&c", "x=%2f%2F+&x=&%20", hash, "&&a"] {
+            assert_eq!(kept_query(Some(query), &twilio).as_deref(), Some(query));
+        }
+        let kept = kept_query(Some("a=%41&api_key=hunter2&pass%77ord=x&b=1"), &twilio).unwrap();
+        assert_eq!(kept, "a=%41&api_key=[redacted]&pass%77ord=[redacted]&b=1");
+        let github = crate::senders::find("github").unwrap();
+        assert_eq!((kept_query(Some("a=b"), &github), kept_query(Some(""), &twilio)), (None, None));
     }
 
     #[test]

@@ -180,6 +180,7 @@ async fn deliver(doors: &Doors, endpoint: &str, parts: &Parts, body: &mut Body) 
     drop(json);
     let posted = Posted {
         headers: headers::kept(sent, &preset.secret_headers()),
+        query: headers::kept_query(parts.uri.query(), preset),
         sender_id: looked.id,
         id_alone: looked.id_alone,
         signed: genuine.signed,

@@ -252,7 +252,11 @@ async fn a_signing_key_is_replaced_with_an_overlap_and_what_brought_each_deliver
     let server = Server::start().await;
     let hook = server.hook_of("github", Some("one"), Intake::default()).await;
     let renew = async |key: &str, overlap_s| {
-        server.engine.rotate_secret(hook.id, &NewSecret::Signing(key.to_owned()), overlap_s, &by()).await.unwrap();
+        server
+            .engine
+            .rotate_secret(hook.id, &NewSecret::Signing(key.to_owned()), overlap_s, &by(), None)
+            .await
+            .unwrap();
     };
     let by_key = |key: &str| Hook { secret: key.to_owned(), ..hook.clone() };
     let send =
@@ -285,4 +289,38 @@ async fn an_address_that_is_not_known_here_is_no_fault_of_the_sender() {
     let response = post(&server, &hook, &signed(&server, "twilio", &hook, "", "a=b")).await;
     assert!(response.headers().contains_key("retry-after"));
     problem(response, StatusCode::SERVICE_UNAVAILABLE, "fault").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signed_query_is_kept_and_the_delivery_is_authentic_still() {
+    let server = Server::start_at(PUBLIC_URL).await;
+    let hook = server.hook_of("twilio", Some("12345678901234567890123456789012"), Intake::default()).await;
+    let post = async |query: &str, body: &str| {
+        let (secret, now) = (hook.secret.as_str(), server.engine.world().clock.now());
+        let url = format!("{}?{query}", url(&hook));
+        let (content_type, id) = ("application/x-www-form-urlencoded", "id");
+        let unsigned = Unsigned { secret, body: body.as_bytes(), content_type, id, event_type: None, url: &url, now };
+        let out = sign(&find("twilio").unwrap(), &unsigned).unwrap();
+        let mut request = server.plain(Method::POST, &format!("/hooks/{}?{query}", hook.endpoint)).body(out.body);
+        for (name, value) in out.headers.into_iter().filter(|(name, _)| name != "i-twilio-idempotency-token") {
+            request = request.header(name, value);
+        }
+        let sent = answered(request.send().await.unwrap(), StatusCode::ACCEPTED).await;
+        sent["delivery"].as_str().unwrap().to_owned()
+    };
+    let again = async |delivery: &str| -> Value {
+        server.post(&format!("/api/v1/deliveries/{delivery}/verify"), &json!({})).await
+    };
+    let kept = post("order=a%2Fb&x=", "MessageStatus=sent").await;
+    let found = again(&kept).await;
+    assert_eq!(found["verified"], true, "{found}");
+    let read = server.get(&format!("/api/v1/deliveries/{kept}/body")).await;
+    assert_eq!(read["query"], "order=a%2Fb&x=");
+    let secret = post("password=hunter2", "MessageStatus=delivered").await;
+    let found = again(&secret).await;
+    assert!(
+        found["verified"] == false && found["sentence"].as_str().unwrap().contains("a secret that stood in it"),
+        "{found}"
+    );
+    assert_eq!(server.get(&format!("/api/v1/deliveries/{secret}/body")).await["query"], "password=[redacted]");
 }

@@ -384,11 +384,11 @@ async fn a_rotated_secret_and_its_old_one_are_good_as_long_as_said() {
     let hook = server.hook().await;
     answered(server.deliver(&hook).body("1").send().await.unwrap(), StatusCode::ACCEPTED).await;
     // By another process, while this one knows the trigger as it was.
-    let new = other.engine.rotate_secret(hook.id, &NewSecret::Made, 600, &by()).await.unwrap().value.unwrap();
+    let new = other.engine.rotate_secret(hook.id, &NewSecret::Made, 600, &by(), None).await.unwrap().value.unwrap();
     let rotated = Hook { secret: new, ..hook.clone() };
     answered(server.deliver(&rotated).body("2").send().await.unwrap(), StatusCode::ACCEPTED).await;
     answered(server.deliver(&hook).body("3").send().await.unwrap(), StatusCode::ACCEPTED).await;
-    let new = other.engine.rotate_secret(hook.id, &NewSecret::Made, 0, &by()).await.unwrap().value.unwrap();
+    let new = other.engine.rotate_secret(hook.id, &NewSecret::Made, 0, &by(), None).await.unwrap().value.unwrap();
     let newest = Hook { secret: new, ..hook.clone() };
     for gone in [&hook, &rotated] {
         let refused = server.deliver(gone).body("4").send().await.unwrap();

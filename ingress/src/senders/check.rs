@@ -77,11 +77,23 @@ pub fn paste(text: &str) -> Result<Pasted, String> {
     Ok(Pasted { query, headers, body: body.as_bytes().to_vec() })
 }
 
-/// A preset and a secret to check a sample by, before there is a trigger.
+/// Judges a sample by a preset and a secret, before there is a trigger. `url` is the public address it was posted to.
 ///
 /// # Errors
 /// A sentence: no such preset, no such template, or a secret that is none of this sender's.
-pub fn by(preset: &str, template: Option<&str>, secret: &str) -> Result<(Arc<Preset>, Held), String> {
+pub fn by_preset(
+    (preset, template): (&str, Option<&str>),
+    secret: &str,
+    pasted: &Pasted,
+    url: Option<&str>,
+    now: Micros,
+) -> Result<Verdict, String> {
+    let (preset, held) = by(preset, template, secret)?;
+    let cap = u32::try_from(reading::UNPACKED_BYTES_MAX).unwrap_or(u32::MAX);
+    Ok(check(&preset, &[held], &[], pasted, url, cap, now))
+}
+
+fn by(preset: &str, template: Option<&str>, secret: &str) -> Result<(Arc<Preset>, Held), String> {
     let preset = match template.filter(|text| !text.trim().is_empty()) {
         Some(text) => Arc::new(Preset::parse(text)?),
         None => find(preset).map_err(|error| error.to_string())?,

@@ -60,7 +60,14 @@ fn received(delivery: DeliveryId, status: ReceivedStatus) -> New<DeliveryEvent> 
     let sender_id = Some("evt_1".to_owned());
     New::with(
         facts,
-        DeliveryContent::Received { headers: Vec::new(), body: None, blob: None, sender_id, filter_error: None },
+        DeliveryContent::Received {
+            headers: Vec::new(),
+            query: None,
+            body: None,
+            blob: None,
+            sender_id,
+            filter_error: None,
+        },
     )
 }
 

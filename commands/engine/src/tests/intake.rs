@@ -165,7 +165,7 @@ async fn a_secret_that_was_replaced_meanwhile_opens_nothing() {
         let by =
             |key: &str| Posted { secret: Some(engine.secrets().unwrap().recognised(key)), ..posted(Some(key), "x") };
         engine.receive(trigger, &by("one")).await.unwrap();
-        engine.rotate_secret(trigger, &key("two"), 600, &me()).await.unwrap();
+        engine.rotate_secret(trigger, &key("two"), 600, &me(), None).await.unwrap();
         engine.receive(trigger, &Posted { sender_id: None, ..by("one") }).await.unwrap();
         engine.receive(trigger, &by("two")).await.unwrap();
         let by_old: Vec<_> = received(&engine)
@@ -179,7 +179,7 @@ async fn a_secret_that_was_replaced_meanwhile_opens_nothing() {
         assert_eq!(by_old, [false, false, true, false], "{}", place.backend);
         let stranger = engine.receive(trigger, &by("three")).await;
         assert!(matches!(stranger, Err(EngineError::Refused(Refusal::NotFound(_)))), "{stranger:?}");
-        let empty = engine.rotate_secret(trigger, &key(" "), 600, &me()).await;
+        let empty = engine.rotate_secret(trigger, &key(" "), 600, &me(), None).await;
         assert!(matches!(empty, Err(EngineError::Refused(Refusal::Invalid(_)))), "{empty:?}");
         let state =
             engine.load::<midwatch_commands::trigger::Trigger>(&StreamName::trigger(trigger)).await.unwrap().state;

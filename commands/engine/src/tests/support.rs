@@ -198,6 +198,7 @@ pub(super) async fn open_trigger(engine: &Engine, new: &NewTrigger) -> TriggerId
 pub(super) fn posted(id: Option<&str>, body: &str) -> Posted {
     Posted {
         headers: vec![],
+        query: None,
         body: body.as_bytes().to_vec(),
         sender_id: id.map(str::to_owned),
         id_alone: false,

@@ -218,6 +218,7 @@ impl Asking {
 fn posted(id: &str) -> Posted {
     Posted {
         headers: vec![],
+        query: None,
         body: id.as_bytes().to_vec(),
         sender_id: Some(id.to_owned()),
         id_alone: false,

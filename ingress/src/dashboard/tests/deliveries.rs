@@ -70,7 +70,7 @@ async fn rotate(server: &Server, hook: &Hook, secret: &str) {
     let state = server.engine.load::<midwatch_commands::trigger::Trigger>(&StreamName::trigger(hook.id)).await.unwrap();
     let random = server.engine.world().random::<32>();
     let renewed = senders::renew(state.state.scheme.as_ref(), Some(secret), random).unwrap();
-    server.engine.rotate_secret(hook.id, &renewed.secret, 60, &by()).await.unwrap();
+    server.engine.rotate_secret(hook.id, &renewed.secret, 60, &by(), None).await.unwrap();
 }
 
 #[tokio::test]

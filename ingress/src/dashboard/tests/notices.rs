@@ -1,5 +1,7 @@
 //! Notices: who is told is chosen on a page, and what became of it is read there and from the API.
 
+use std::collections::BTreeSet;
+
 use midwatch_engine::{
     notices::{self, Attempted},
     projector,
@@ -36,9 +38,9 @@ async fn a_receiver_is_added_told_and_removed() {
 
     engine.halt_scheduling(&by(), "drill", None).await.unwrap();
     projector::catch_up(engine).await.unwrap();
-    while notices::raise(engine).await.unwrap() {}
+    while notices::raise(engine).await.unwrap() == notices::Raised::Batch {}
     projector::catch_up(engine).await.unwrap();
-    let due = engine.due_notices(10).await.unwrap().remove(0).remove(0);
+    let due = engine.due_notices(10, &BTreeSet::new()).await.unwrap().now.remove(0).remove(0);
     let came = Attempted { status: Some(503), error: Some("it answered 503".to_owned()), hopeless: false };
     engine.note_attempt(&due, &came).await.unwrap();
     projector::catch_up(engine).await.unwrap();
@@ -53,15 +55,18 @@ async fn a_receiver_is_added_told_and_removed() {
 
     let listed = story.server.get("/api/v1/notices?state=waiting").await;
     assert_eq!(listed["items"][0]["id"], json!(due.notice), "{listed}");
-    assert!(engine.due_notices(10).await.unwrap().is_empty(), "it waits five seconds, unless somebody asks");
+    assert!(
+        engine.due_notices(10, &BTreeSet::new()).await.unwrap().now.is_empty(),
+        "it waits five seconds, unless somebody asks"
+    );
     story.server.post(&format!("/api/v1{notice}/again"), &json!({})).await;
-    assert_eq!(engine.due_notices(10).await.unwrap().concat()[0].attempt, 2);
+    assert_eq!(engine.due_notices(10, &BTreeSet::new()).await.unwrap().now.concat()[0].attempt, 2);
     let nobody = format!("/api/v1/notices/{}/again", story.routine);
     let nobody = story.server.admin(Method::POST, &nobody).json(&json!({})).send().await.unwrap();
     problem(nobody, StatusCode::NOT_FOUND, "not_found").await;
     assert_eq!(story.post(&story.admin, &format!("{path}/remove"), &[]).await.status(), StatusCode::SEE_OTHER);
     assert!(!story.page("/notices").await.contains("127.0.0.1:9/hook"));
-    let given_up = engine.due_notices(10).await.unwrap().concat();
+    let given_up = engine.due_notices(10, &BTreeSet::new()).await.unwrap().now.concat();
     assert_eq!(given_up[0].url, None, "whoever was removed is told nothing more");
 }
 

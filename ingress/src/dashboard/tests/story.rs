@@ -184,6 +184,7 @@ async fn captured(server: &Server, routine: RoutineId) -> (TriggerId, DeliveryId
     let made = engine.create_trigger(&new, &by(), None).await.unwrap().value;
     let posted = Posted {
         headers: vec![("x-note".to_owned(), HOSTILE.to_owned())],
+        query: None,
         body: json!({ "title": HOSTILE }).to_string().into_bytes(),
         sender_id: Some("one".to_owned()),
         id_alone: false,
