@@ -8,14 +8,14 @@ use midwatch_commands::{
 use midwatch_events::{Actor, Micros, StreamName};
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
-    deliveries::{Deliveries, DeliveryStatus},
+    deliveries::{Deliveries, DeliveryRow, DeliveryStatus},
     triggers::Triggers,
 };
 
 use crate::{Engine, EngineError, Origin, handle::handle, projector};
 
 /// Deliveries looked at in one go; the next go comes soon.
-const PAGE: u32 = 200;
+pub(crate) const PAGE: u32 = 200;
 const DAY_S: i64 = 86_400;
 
 /// Does what is due.
@@ -73,29 +73,40 @@ async fn erase_of(
     ];
     let order = Order { column: "position", descending: false };
     let reason = format!("its trigger keeps headers and bodies for {days} days");
-    let origin = Origin::of(Actor::Clock);
-    for (row, _) in projector::page::<Deliveries>(engine, filters, order, PAGE, None).await? {
-        // What has yet to run needs its words.
-        let waits = match row.status {
-            DeliveryStatus::Accepted | DeliveryStatus::Held | DeliveryStatus::Queued | DeliveryStatus::Redelivered => {
-                true
-            }
-            DeliveryStatus::Captured
-            | DeliveryStatus::AwaitingConfirmation
-            | DeliveryStatus::Filtered
-            | DeliveryStatus::Started
-            | DeliveryStatus::Coalesced
-            | DeliveryStatus::Expired
-            | DeliveryStatus::Refused => false,
-        };
-        if waits {
-            continue;
+    let mut after = None;
+    loop {
+        let page = projector::page::<Deliveries>(engine, filters.clone(), order, PAGE, after).await?;
+        let mut erased = false;
+        for (row, _) in &page {
+            erased |= erase_one(engine, row, &reason).await?;
         }
-        match engine.erase_words(&StreamName::delivery(row.id), &reason, &origin).await {
-            // Somebody was faster, and its row is behind.
-            Ok(_) | Err(EngineError::Refused(Refusal::AlreadySo(_))) => {}
-            Err(error) => return Err(error),
+        // Where something went, the rest has time until the next look; what waits keeps nothing behind it.
+        match page.last() {
+            Some((_, cursor)) if page.len() == PAGE as usize && !erased => after = Some(cursor.clone()),
+            _ => return Ok(()),
         }
     }
-    Ok(())
+}
+
+/// Whether it was erased: what has yet to run needs its words.
+async fn erase_one(engine: &Engine, row: &DeliveryRow, reason: &str) -> Result<bool, EngineError> {
+    let origin = Origin::of(Actor::Clock);
+    let waits = match row.status {
+        DeliveryStatus::Accepted | DeliveryStatus::Held | DeliveryStatus::Queued | DeliveryStatus::Redelivered => true,
+        DeliveryStatus::Captured
+        | DeliveryStatus::AwaitingConfirmation
+        | DeliveryStatus::Filtered
+        | DeliveryStatus::Started
+        | DeliveryStatus::Coalesced
+        | DeliveryStatus::Expired
+        | DeliveryStatus::Refused => false,
+    };
+    if waits {
+        return Ok(false);
+    }
+    match engine.erase_words(&StreamName::delivery(row.id), reason, &origin).await {
+        // Somebody was faster, and its row is behind.
+        Ok(_) | Err(EngineError::Refused(Refusal::AlreadySo(_))) => Ok(true),
+        Err(error) => Err(error),
+    }
 }

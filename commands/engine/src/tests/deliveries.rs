@@ -313,7 +313,12 @@ async fn a_redelivery_stops_at_a_halt_where_it_is_cancelled_and_while_the_queue_
 
 #[tokio::test]
 async fn words_go_when_their_time_is_over_and_facts_stay() {
-    let place = Place::sqlite();
+    for place in Place::each().await {
+        words_go(&place).await;
+    }
+}
+
+async fn words_go(place: &Place) {
     let engine = place.engine().await;
     let bot = bot(&engine).await;
     let trigger = open_trigger(&engine, &new_trigger(bot, Intake::default())).await;
@@ -341,4 +346,28 @@ async fn words_go_when_their_time_is_over_and_facts_stay() {
     assert!(refused(engine.redeliver(gone, &me(), None).await).to_string().contains("erased"));
     upkeep::erase_old(&engine, now.plus_s(30 * 86_400)).await.unwrap();
     verified(&engine).await;
+}
+
+// More that wait than one look takes never keep those behind them for ever.
+#[tokio::test]
+async fn what_waits_keeps_nothing_behind_it_from_being_erased() {
+    let place = Place::sqlite();
+    let engine = place.engine().await;
+    let bot = bot(&engine).await;
+    let many = Intake { queue_max: 1_000, ..Intake::default() };
+    let trigger = open_trigger(&engine, &new_trigger(bot, many.clone())).await;
+    for n in 0..upkeep::PAGE {
+        receive(&engine, trigger, &n.to_string(), "x").await;
+    }
+    let intake = Intake { kept_days: Some(3), event_types: vec!["never".to_owned()], ..many };
+    engine.replace_intake(trigger, &intake, None, &me(), None).await.unwrap();
+    let (gone, _) = receive(&engine, trigger, "last", "y").await;
+    projector::catch_up(&engine).await.unwrap();
+    let now = engine.log().store_time().await.unwrap();
+    // The sample goes at the first look, and those behind what waits at the next.
+    for _ in 0..2 {
+        upkeep::erase_old(&engine, now.plus_s(4 * 86_400)).await.unwrap();
+        projector::catch_up(&engine).await.unwrap();
+    }
+    assert_eq!(engine.body(gone).await.unwrap(), None);
 }
