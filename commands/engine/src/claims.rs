@@ -4,6 +4,7 @@
 //! the condition that the halt is at the version that was read, and a key under which the same window, request or
 //! delivery can never be claimed again. A settle is one append too: the run's ending and the target's freedom.
 
+mod ahead;
 mod pace;
 
 use std::time::Duration;
@@ -22,12 +23,13 @@ use midwatch_events::{
     delivery::Received,
     id::{BotId, RoutineId, RunId, TriggerId, UserId},
     key::Key,
-    routine::{Limits, MissedReason, RoutineContent, RoutineEvent, RunClaimed, Work},
+    routine::{Limits, MissedReason, RoutineEvent, RunClaimed, Work},
     run::{Cause, Opened, Outcome, Reason, WorkKind},
     trigger::{TriggerContent, TriggerEvent},
 };
 use midwatch_log::AppendError;
 
+pub(crate) use ahead::{ReadAhead, read_ahead};
 use pace::CATCH_UP_EVERY_US;
 pub(crate) use pace::Pace;
 
@@ -79,7 +81,7 @@ impl Engine {
         command: impl Fn(&Routine) -> RoutineCommand,
     ) -> Result<Done<Claimed>, EngineError> {
         let extra: Vec<Key> = extra.into_iter().collect();
-        self.on_routine(id, origin, &extra, Asked::Command(command)).await
+        self.on_routine(id, origin, &extra, Asked::Command(command), None).await
     }
 
     async fn on_routine<C: Fn(&Routine) -> RoutineCommand>(
@@ -88,14 +90,16 @@ impl Engine {
         origin: &Origin,
         extra: &[Key],
         asked: Asked<C>,
+        ahead: Option<ReadAhead>,
     ) -> Result<Done<Claimed>, EngineError> {
         let stream = StreamName::routine(id);
         let under = asked.under();
+        let (mut ahead, work) = ahead.map_or((None, None), |ahead| (Some(ahead.loaded), ahead.work));
         // Whoever appends nothing is answered on what is durable only.
         let mut durable = false;
         for attempt in 0..TRIES {
             let halt = self.halt_known(attempt > 0).await?;
-            let turn = self.enter_as::<Routine>(&stream, durable).await?;
+            let turn = self.enter_with::<Routine>(&stream, durable, ahead.take()).await?;
             let loaded = turn.loaded();
             let behind = self.behind((loaded.state.bot, loaded.state.owner), attempt > 0).await?;
             let around = Around { halt, behind };
@@ -126,7 +130,7 @@ impl Engine {
             }
             let opened = match &claim {
                 None => None,
-                Some(claim) => Some(self.open_for_routine(loaded, claim).await?),
+                Some(claim) => Some(self.open_for_routine(loaded, claim, work.as_ref()).await?),
             };
             if let Some(replaced) = claim.as_ref().and_then(|_| replaced_in(&events)) {
                 self.replace(&mut plan, replaced, origin).await?;
@@ -307,10 +311,14 @@ impl Engine {
         &self,
         loaded: &Loaded<Routine>,
         claim: &RunClaimed,
+        known: Option<&(u64, Work)>,
     ) -> Result<(Opened, Work), EngineError> {
         let routine = &loaded.state;
         let id = routine.existing()?;
-        let work = self.routine_work(id, routine.work_at).await?;
+        let work = match known {
+            Some((version, work)) if *version == routine.work_at => work.clone(),
+            _ => self.routine_work(id, routine.work_at).await?,
+        };
         let limits = Some(&routine.limits);
         let mut opened = self.opened(claim, routine.bot.zip(routine.owner), limits, routine.work).await?;
         opened.routine = Some(id);
@@ -374,11 +382,9 @@ impl Engine {
     /// The work a routine does: the content of the event at `version` of its stream.
     async fn routine_work(&self, id: RoutineId, version: u64) -> Result<Work, EngineError> {
         let events = self.log().read_stream(&StreamName::routine(id), version, 1).await?;
-        let content = events.first().map(|event| event.content::<RoutineEvent>()).transpose()?.flatten();
-        match content {
-            Some(RoutineContent::Created(work) | RoutineContent::WorkReplaced(work)) => Ok(work),
-            _ => Err(Refusal::Invalid("this routine's work was erased; give it new work".to_owned()).into()),
-        }
+        let work = events.first().map(ahead::work_in).transpose()?.flatten();
+        let erased = || Refusal::Invalid("this routine's work was erased; give it new work".to_owned()).into();
+        work.ok_or_else(erased)
     }
 
     /// Ends a run and frees its target, in one append.
@@ -468,10 +474,20 @@ impl Engine {
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
     pub async fn tick_as(&self, id: RoutineId, ticking: Ticking) -> Result<Done<Claimed>, EngineError> {
+        self.tick_ahead(id, ticking, None).await
+    }
+
+    /// As [`Engine::tick_as`], on what was read of the routine before.
+    pub(crate) async fn tick_ahead(
+        &self,
+        id: RoutineId,
+        ticking: Ticking,
+        ahead: Option<ReadAhead>,
+    ) -> Result<Done<Claimed>, EngineError> {
         let wall = active(Mutant::LatenessByWallClock).then(|| self.world().clock.now());
         let ticking = Ticking { now: wall.unwrap_or(ticking.now), ..ticking };
         let asked = Asked::<fn(&Routine) -> RoutineCommand>::Tick(ticking);
-        self.on_routine(id, &Origin::of(Actor::Clock), &[], asked).await
+        self.on_routine(id, &Origin::of(Actor::Clock), &[], asked, ahead).await
     }
 }
 

@@ -26,9 +26,9 @@ use crate::{EngineError, secrets::Secrets, world::World};
 /// Events after which a stream's state is kept again.
 pub(crate) const SNAPSHOT_EVERY: u64 = 128;
 const PAGE: u32 = 512;
-/// Folded streams kept per process; beyond it all are dropped, which costs a reload each and nothing else. A long run's
-/// state is tens of kilobytes.
-const CACHE_MAX: usize = 4_096;
+/// Folded streams of one generation; of two generations the older is dropped when the newer is full, which costs a reload
+/// each and nothing else. What is asked for stays. A long run's state is tens of kilobytes.
+const GENERATION: usize = 2_048;
 
 /// A stream's state, and the version it was folded up to.
 #[derive(Clone, Debug, Default)]
@@ -46,11 +46,35 @@ pub struct Loaded<D> {
 /// Folded streams, so that a load reads only what is new.
 #[derive(Default)]
 pub struct Folds {
-    kept: Mutex<BTreeMap<StreamName, Arc<dyn Any + Send + Sync>>>,
+    kept: Mutex<Kept>,
     /// What seals snapshots. Without it there are none: who only reads believes events alone.
     sealing: Option<(World, Secrets)>,
     /// Events that loads have read.
     read: AtomicU64,
+}
+
+/// What is kept, by when it was last put or asked for.
+#[derive(Default)]
+struct Kept {
+    newer: BTreeMap<StreamName, Arc<dyn Any + Send + Sync>>,
+    older: BTreeMap<StreamName, Arc<dyn Any + Send + Sync>>,
+}
+
+impl Kept {
+    fn get(&mut self, stream: &StreamName) -> Option<Arc<dyn Any + Send + Sync>> {
+        if let Some((stream, state)) = self.older.remove_entry(stream) {
+            self.put(stream, state);
+        }
+        self.newer.get(stream).map(Arc::clone)
+    }
+
+    fn put(&mut self, stream: StreamName, state: Arc<dyn Any + Send + Sync>) {
+        if self.newer.len() >= GENERATION && !self.newer.contains_key(&stream) {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.older.remove(&stream);
+        self.newer.insert(stream, state);
+    }
 }
 
 impl std::fmt::Debug for Folds {
@@ -72,21 +96,17 @@ impl Folds {
 
     /// As [`known`](Self::known), for many who only look at it.
     pub(crate) fn shared<D: Decider>(&self, stream: &StreamName) -> Option<Arc<Loaded<D>>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(stream).map(Arc::clone);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(stream);
         kept.and_then(|any| any.downcast::<Loaded<D>>().ok())
     }
 
     pub(crate) fn put<D: Decider>(&self, stream: &StreamName, loaded: Loaded<D>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= CACHE_MAX {
-            kept.clear();
-        }
-        kept.insert(stream.clone(), Arc::new(loaded));
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).put(stream.clone(), Arc::new(loaded));
     }
 
     /// Drops everything: the ledger is not the one the states were folded from.
     pub fn clear(&self) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Kept::default();
     }
 
     /// How many events loads have read since the process joined.
@@ -141,18 +161,38 @@ impl Folds {
                 return None;
             }
         };
-        if found.seal != seal::<D>(secrets, stream, &found) {
-            tracing::warn!(%stream, "a snapshot is not what was kept; it is left aside");
-            return None;
-        }
-        match ciborium::from_reader(found.state.as_slice()) {
-            Ok(state) => {
-                Some(Loaded { state, version: found.version, last: Some(found.event_id), snapshot: found.version })
-            }
+        believed(secrets, stream, found)
+    }
+
+    /// As [`Self::snapshot`], of many streams.
+    async fn snapshots<D: Decider>(&self, log: &Log, streams: &[StreamName]) -> BTreeMap<StreamName, Loaded<D>> {
+        let Some((_, secrets)) = self.sealing.as_ref().filter(|_| !streams.is_empty()) else { return BTreeMap::new() };
+        match snapshot::read_many(log, streams, D::FOLD_VERSION).await {
+            Ok(found) => found
+                .into_iter()
+                .filter_map(|(stream, found)| believed(secrets, &stream, found).map(|loaded| (stream, loaded)))
+                .collect(),
             Err(error) => {
-                tracing::warn!(%stream, %error, "a snapshot cannot be decoded; it is left aside");
-                None
+                tracing::debug!(%error, "no snapshots can be read");
+                BTreeMap::new()
             }
+        }
+    }
+}
+
+/// The state in a snapshot that the deployment sealed.
+fn believed<D: Decider>(secrets: &Secrets, stream: &StreamName, found: Snapshot) -> Option<Loaded<D>> {
+    if found.seal != seal::<D>(secrets, stream, &found) {
+        tracing::warn!(%stream, "a snapshot is not what was kept; it is left aside");
+        return None;
+    }
+    match ciborium::from_reader(found.state.as_slice()) {
+        Ok(state) => {
+            Some(Loaded { state, version: found.version, last: Some(found.event_id), snapshot: found.version })
+        }
+        Err(error) => {
+            tracing::warn!(%stream, %error, "a snapshot cannot be decoded; it is left aside");
+            None
         }
     }
 }
@@ -202,6 +242,47 @@ pub async fn load<D: Decider>(log: &Log, folds: &Folds, stream: &StreamName) -> 
         folds.put(stream, loaded.clone());
     }
     Ok(loaded)
+}
+
+/// A stream that was read together with others.
+pub(crate) struct Read<D> {
+    pub(crate) loaded: Loaded<D>,
+    /// The events that were read for it; its last ones.
+    pub(crate) events: Vec<Recorded>,
+}
+
+/// Folds many streams at once, each as by [`load`], in two statements. One that cannot be read, or not in one page, is
+/// left out: whoever needs it loads it, and hears why.
+pub(crate) async fn load_many<D: Decider>(
+    log: &Log,
+    folds: &Folds,
+    streams: &[StreamName],
+) -> Result<BTreeMap<StreamName, Read<D>>, EngineError> {
+    let mut begun: BTreeMap<StreamName, Loaded<D>> =
+        streams.iter().filter_map(|stream| Some((stream.clone(), folds.known(stream)?))).collect();
+    let unknown: Vec<StreamName> = streams.iter().filter(|stream| !begun.contains_key(*stream)).cloned().collect();
+    begun.append(&mut folds.snapshots(log, &unknown).await);
+    // The last event that was folded is read again: the stream has to hold it still.
+    let from = |stream| begun.get(stream).map_or(1, |loaded: &Loaded<D>| loaded.version);
+    let asked: Vec<_> = streams.iter().map(|stream| (stream.clone(), from(stream))).collect();
+    let events = log.read_streams(&asked, PAGE).await?;
+    folds.read.fetch_add(events.len() as u64, Relaxed);
+    let mut pages: BTreeMap<StreamName, Vec<Recorded>> = BTreeMap::new();
+    for event in events {
+        pages.entry(event.stream.clone()).or_default().push(event);
+    }
+    let whole = pages.into_iter().filter(|(_, events)| events.len() < PAGE as usize);
+    let folded = whole.filter_map(|(stream, events)| {
+        let mut loaded = begun.remove(&stream).unwrap_or_default();
+        let rest = match (loaded.version, events.split_first()) {
+            (0, _) => events.as_slice(),
+            (version, Some((last, rest))) if last.version == version && Some(last.event_id) == loaded.last => rest,
+            _ => return None,
+        };
+        loaded.take_in(rest).ok()?;
+        Some((stream, Read { loaded, events }))
+    });
+    Ok(folded.collect())
 }
 
 async fn read(log: &Log, folds: &Folds, stream: &StreamName, from: u64) -> Result<Vec<Recorded>, EngineError> {

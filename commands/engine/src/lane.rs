@@ -233,6 +233,17 @@ impl Engine {
         stream: &StreamName,
         durable: bool,
     ) -> Result<Turn<D>, EngineError> {
+        self.enter_with(stream, durable, None).await
+    }
+
+    /// As [`Engine::enter_as`]; where nobody was in the lane, `ahead`, a durable state of this stream that was read
+    /// before, stands for the load. It may be behind, as any state in a lane may.
+    pub(crate) async fn enter_with<D: Decider>(
+        &self,
+        stream: &StreamName,
+        durable: bool,
+        ahead: Option<Loaded<D>>,
+    ) -> Result<Turn<D>, EngineError> {
         let (place, lane) = Place::<D>::take(self, stream);
         let mut tip = lane.lock_owned().await;
         if tip.chain.broken.load(SeqCst) {
@@ -240,6 +251,8 @@ impl Engine {
         }
         if durable {
             tip.loaded = None;
+        } else if tip.loaded.is_none() && tip.last.is_none() {
+            tip.loaded = ahead.map(|ahead| Box::new(ahead) as Box<dyn Any + Send + Sync>);
         }
         let kept = tip.loaded.take().and_then(|any| any.downcast::<Loaded<D>>().ok());
         let fresh = kept.is_none();

@@ -3,7 +3,7 @@
 //!
 //! The checkpoint moves after the appends are durable. Losing it costs time and nothing else.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use midwatch_commands::{
     Refusal,
@@ -16,9 +16,9 @@ use midwatch_commands::{
 };
 use midwatch_events::{
     Actor, AnyEvent, Micros, Recorded, StreamName,
-    id::{BotId, DeliveryId, TriggerId},
+    id::{BotId, DeliveryId, RoutineId, TriggerId},
     key::Key,
-    routine::{DeliveryQueued, SuspendCause},
+    routine::{DeliveryQueued, RoutineEvent, SuspendCause},
     trigger::WhenBusy,
 };
 use midwatch_log::{
@@ -31,7 +31,10 @@ use midwatch_projections::{
 };
 use tokio::sync::watch;
 
-use crate::{Engine, EngineError, Origin, Request, behind::gone_refusal, handle::handle, projector, world::told};
+use crate::{
+    Engine, EngineError, Origin, Request, behind::gone_refusal, folds::load_many, handle::handle, projector,
+    world::told,
+};
 
 const NAME: &str = "reactor";
 const BATCH: u32 = 500;
@@ -88,8 +91,9 @@ pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
     if active(Mutant::CheckpointMovesFirst) && scanned > from {
         engine.views().advance(NAME, from, scanned).await?;
     }
+    let idle = idle(engine, &events).await;
     for recorded in &events {
-        if let Err(error) = react_to(engine, recorded).await {
+        if let Err(error) = react_to(engine, recorded, &idle).await {
             let reached = recorded.position.saturating_sub(1);
             if reached > from {
                 engine.views().advance(NAME, from, reached).await?;
@@ -103,10 +107,39 @@ pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
     Ok(scanned > from)
 }
 
-async fn react_to(engine: &Engine, recorded: &Recorded) -> Result<(), EngineError> {
+/// Routines that became free in these events and for which nothing waits, read all at once. What comes to wait later is
+/// an event of its own and looks for itself.
+async fn idle(engine: &Engine, events: &[Recorded]) -> BTreeSet<RoutineId> {
+    let settled = events.iter().filter(|event| event.event_type == "routine.run_settled");
+    let streams: BTreeSet<StreamName> = settled.map(|event| event.stream.clone()).collect();
+    if streams.len() < 2 {
+        return BTreeSet::new();
+    }
+    let streams: Vec<StreamName> = streams.into_iter().collect();
+    let read = match load_many::<Routine>(engine.log(), engine.folds(), &streams).await {
+        Ok(read) => read,
+        Err(error) => {
+            tracing::debug!(%error, "routines cannot be read together; each is looked at by itself");
+            return BTreeSet::new();
+        }
+    };
+    let idle = read.iter().filter(|(_, read)| {
+        let routine = &read.loaded.state;
+        routine.queued.is_none() && routine.target.queue.is_empty()
+    });
+    idle.filter_map(|(stream, _)| stream.uuid().map(RoutineId::new)).collect()
+}
+
+async fn react_to(engine: &Engine, recorded: &Recorded, idle: &BTreeSet<RoutineId>) -> Result<(), EngineError> {
     // A newer version knows what follows from an event that is unknown here; this process must not run past it.
     let event = AnyEvent::decode(recorded)?;
+    let settled = matches!(event, AnyEvent::Routine(RoutineEvent::RunSettled(_), _));
     for reaction in reactions(&event, recorded) {
+        if let (true, Reaction::ClaimNext(TargetId::Routine(id))) = (settled, &reaction)
+            && idle.contains(id)
+        {
+            continue;
+        }
         follow(engine, recorded, reaction).await?;
     }
     Ok(())

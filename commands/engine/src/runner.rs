@@ -3,6 +3,8 @@
 //! Everything a runner does to a run carries its take, so a runner that was given up can change nothing any more. What
 //! executes the work is handed in as an [`Executor`]; the engine knows no tools.
 
+mod takes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     panic::AssertUnwindSafe,
@@ -18,9 +20,9 @@ use midwatch_commands::{
     run::{End, Run, RunCommand},
 };
 use midwatch_events::{
-    Actor, AnyEvent, StreamName,
+    Actor, StreamName,
     id::RunId,
-    run::{Opened, Outcome, Reason, RunContent, RunEvent, Work, WorkKind},
+    run::{Opened, Outcome, Reason, Work, WorkKind},
 };
 use midwatch_log::{Filter, lease};
 use tokio::sync::{mpsc, watch};
@@ -36,6 +38,8 @@ use crate::{
     world::{Boxed, Clock, told},
 };
 
+use takes::take_all;
+
 /// Runs executed at once by one process.
 pub const RUNS_MAX: usize = 64;
 const POLL: Duration = Duration::from_secs(1);
@@ -43,6 +47,8 @@ const POLL: Duration = Duration::from_secs(1);
 const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// Events that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(10);
+/// Opened runs that a runner remembers while others are before them.
+const OPENED_MAX: usize = 10_000;
 /// How long a run that could not be taken is left alone.
 const AGAIN: Duration = Duration::from_secs(10);
 /// So many runs in a row that cannot be taken are the database's fault and not theirs.
@@ -109,7 +115,8 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
     let beaten = engine.world().clock.monotonic();
     let (finished, ended) = mpsc::unbounded_channel();
     let (held, left_alone, half_taken) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-    let (opened, watchman, present, probes) = (BTreeSet::new(), Watchman::default(), None, Probes::default());
+    let (opened, looked) = (BTreeMap::new(), None);
+    let (watchman, present, probes) = (Watchman::default(), None, Probes::default());
     let runner = Runner {
         engine,
         executor,
@@ -118,6 +125,7 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
         half_taken,
         finished,
         opened,
+        looked,
         seen,
         beaten,
         present,
@@ -151,8 +159,11 @@ struct Runner {
     half_taken: BTreeSet<RunId>,
     /// Each run's task says here that it is over.
     finished: mpsc::UnboundedSender<RunId>,
-    /// Runs that were opened while we followed, and not looked at yet.
-    opened: BTreeSet<RunId>,
+    /// Runs that were opened while we followed and wait for a runner, by the position of their opening; what is too much
+    /// to remember is found in the projection.
+    opened: BTreeMap<u64, RunId>,
+    /// When waiting runs were last looked for in the projection, in monotonic time.
+    looked: Option<Duration>,
     /// Openings and endings were looked at up to this position.
     seen: u64,
     /// When leases were last renewed, in monotonic time.
@@ -192,6 +203,10 @@ impl Runner {
                 biased;
                 Some(run) = ended.recv() => {
                     self.held.remove(&run);
+                    // Whoever ended at the same time makes room for the same takes.
+                    while let Ok(run) = ended.try_recv() {
+                        self.held.remove(&run);
+                    }
                 }
                 () = told(&mut stop), if stopping.is_none() => stopping = Some(now),
                 () = self.engine.world().clock.sleep(POLL) => {}
@@ -219,20 +234,31 @@ impl Runner {
 
     /// Takes note of runs that were opened, and stops those that were ended elsewhere.
     async fn follow_runs(&mut self) -> Result<(), EngineError> {
-        let filter =
-            Filter { event_types: ["run.opened", "run.ended"].map(str::to_owned).to_vec(), ..Filter::default() };
+        let types = ["run.opened", "run.taken", "run.ended"].map(str::to_owned).to_vec();
+        let filter = Filter { event_types: types, ..Filter::default() };
         loop {
             let (events, scanned) = self.engine.log().read_all(self.seen, 500, &filter).await?;
+            let mut gone = BTreeSet::new();
             for event in &events {
                 let Some(run) = event.stream.uuid().map(RunId::new) else { continue };
-                if event.event_type == "run.opened" {
-                    self.opened.insert(run);
-                } else {
-                    self.opened.remove(&run);
-                    if let Some(held) = self.held.get(&run) {
-                        held.call_off.send_replace(true);
+                match event.event_type.as_str() {
+                    "run.opened" if self.opened.len() < OPENED_MAX => {
+                        self.opened.insert(event.position, run);
+                    }
+                    "run.opened" => {}
+                    "run.taken" => {
+                        gone.insert(run);
+                    }
+                    _ => {
+                        gone.insert(run);
+                        if let Some(held) = self.held.get(&run) {
+                            held.call_off.send_replace(true);
+                        }
                     }
                 }
+            }
+            if !gone.is_empty() {
+                self.opened.retain(|_, run| !gone.contains(run));
             }
             let moved = scanned > self.seen;
             self.seen = scanned;
@@ -248,40 +274,54 @@ impl Runner {
         }
         let free = RUNS_MAX.saturating_sub(self.held.len());
         if free == 0 {
-            self.opened.clear();
             return Ok(());
         }
-        let limit = u32::try_from(free).unwrap_or(u32::MAX);
         let now = self.engine.world().clock.monotonic();
         self.left_alone.retain(|_, until| now < *until);
-        let mut faults = 0;
-        // What was just opened does not wait for the projection; what was opened before we came is found in it.
-        let mut waiting: Vec<RunId> = std::mem::take(&mut self.opened).into_iter().collect();
-        waiting.extend(self.half_taken.iter().copied());
-        waiting.extend(runs::in_states(&self.engine, &["waiting"], limit).await?.into_iter().map(|row| row.id));
-        for run in waiting {
-            if self.held.len() >= RUNS_MAX {
-                break;
-            }
-            if self.held.contains_key(&run) || self.left_alone.contains_key(&run) {
-                continue;
-            }
-            let again = self.half_taken.remove(&run);
-            match take(&self.engine, run, again).await {
-                Ok(Some(job)) => self.start(job),
-                Ok(None) => {}
+        let waiting = self.waiting(free, now).await?;
+        let waiting = waiting.into_iter().map(|run| (run, self.half_taken.contains(&run))).collect();
+        let (mut faults, mut last) = (0, None);
+        // All of them are looked at: those that were taken are this process's to work on, whatever became of the others.
+        for (run, taken) in take_all(&self.engine, waiting).await? {
+            match taken {
+                Ok(job) => {
+                    self.half_taken.remove(&run);
+                    job.into_iter().for_each(|job| self.start(job));
+                }
                 Err(error) => {
                     self.left_alone.insert(run, now + AGAIN);
                     self.half_taken.insert(run);
                     faults += 1;
-                    if faults == FAULTS_MAX {
-                        return Err(error);
-                    }
                     tracing::warn!(%run, %error, "a run cannot be taken; the others go on");
+                    last = Some(error);
                 }
             }
         }
-        Ok(())
+        last.filter(|_| faults >= FAULTS_MAX).map_or(Ok(()), Err)
+    }
+
+    /// Runs to take, at most so many, the longest opened first. What was opened while we followed does not wait for the
+    /// projection; what was opened before we came, or could not be taken, is found in it.
+    async fn waiting(&mut self, free: usize, now: Duration) -> Result<Vec<RunId>, EngineError> {
+        let mut waiting: Vec<RunId> = self.half_taken.iter().copied().take(free).collect();
+        while waiting.len() < free
+            && let Some((_, run)) = self.opened.pop_first()
+        {
+            waiting.push(run);
+        }
+        let due = self.looked.is_none_or(|looked| now.saturating_sub(looked) >= POLL);
+        if due && waiting.len() < free {
+            self.looked = Some(now);
+            let limit = u32::try_from(free).unwrap_or(u32::MAX);
+            let rows = runs::in_states(&self.engine, &["waiting"], limit).await?;
+            for run in rows.into_iter().map(|row| row.id) {
+                if waiting.len() < free && !waiting.contains(&run) {
+                    waiting.push(run);
+                }
+            }
+        }
+        waiting.retain(|run| !self.held.contains_key(run) && !self.left_alone.contains_key(run));
+        Ok(waiting)
     }
 
     /// Lets a run go on in a task of its own.
@@ -335,44 +375,6 @@ impl Runner {
                 tracing::debug!(%error, "a lease stays behind; it means nothing any more");
             }
         }
-    }
-}
-
-/// Takes a run; none when another runner was quicker, or it has ended. With `again`, also one that this process has taken
-/// and not begun.
-async fn take(engine: &Engine, run: RunId, again: bool) -> Result<Option<Job>, EngineError> {
-    let stream = StreamName::run(run);
-    let origin = Origin::of(Actor::Engine).within(&stream);
-    let now = engine.log().store_time().await?;
-    let worker = engine.process();
-    let taken = handle::<Run>(engine, &stream, &origin, None, |_| Ok(RunCommand::Take { worker, now })).await;
-    match taken {
-        // Where the answer was lost, the run itself says whose it is: one that nobody knows to hold would be given up.
-        Ok(_) | Err(EngineError::Unknown) => {}
-        Err(EngineError::Refused(_)) if again => {}
-        Err(EngineError::Refused(_)) => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    let state = engine.load::<Run>(&stream).await?.state;
-    let own = state.worker == Some(worker) && state.ended.is_none();
-    let Some(opened) = state.opened.filter(|_| own) else { return Ok(None) };
-    let alive = Alive::default();
-    let sent = engine.world().clock.monotonic();
-    if lease::beat(engine.log(), run.uuid(), state.take, 1).await? {
-        alive.renewed(sent);
-    }
-    let work = opened_work(engine, &stream).await?;
-    let progress = Progress::from(engine.world().clock.monotonic());
-    Ok(Some(Job { engine: engine.clone(), run, take: state.take, opened, work, alive, progress }))
-}
-
-/// What a run is to do: the content of its first event.
-async fn opened_work(engine: &Engine, stream: &StreamName) -> Result<Work, EngineError> {
-    let events = engine.log().read_stream(stream, 1, 1).await?;
-    let Some(first) = events.first() else { return Ok(Work::default()) };
-    match AnyEvent::decode(first)? {
-        AnyEvent::Run(RunEvent::Opened(_), Some(RunContent::Opened { work })) => Ok(work),
-        _ => Ok(Work::default()),
     }
 }
 

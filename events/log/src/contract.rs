@@ -62,6 +62,7 @@ const CASES: &[(&str, Run)] = cases![
     crowds::one_bad_append_spoils_no_other,
     crowds::interleaved_writers_agree_with_a_model,
     reading::a_stream_is_read_both_ways_in_pages,
+    reading::many_streams_are_read_at_once,
     reading::all_is_read_by_type_and_category,
     reading::a_filter_that_matches_nothing_scans_to_the_head,
     reading::filters_use_their_index,

@@ -195,6 +195,22 @@ impl Log {
         }
     }
 
+    /// Up to `limit` events of each of these streams, each from its version upwards; those of one stream in order. On
+    /// PostgreSQL one statement, however many they are.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn read_streams(&self, asked: &[(StreamName, u64)], limit: u32) -> Result<Vec<Recorded>, LogError> {
+        if let Self::Postgres(log) = self {
+            return log.read_streams(asked, limit).await;
+        }
+        let mut events = Vec::new();
+        for (stream, from) in asked {
+            events.append(&mut self.read_stream(stream, *from, limit).await?);
+        }
+        Ok(events)
+    }
+
     /// As [`Self::read_stream`], for a command that decides: also what another process has committed and not flushed
     /// yet. A crash of the database can take that back, so whatever is answered because of it, a refusal too, has to
     /// [wait](Self::wait_durable), and what was folded has to be thrown away when [`Self::losses`] changes.

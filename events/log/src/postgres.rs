@@ -135,6 +135,14 @@ impl PostgresLog {
         read::stream(&self.0.pool, stream, from, limit).await
     }
 
+    pub(crate) async fn read_streams(
+        &self,
+        asked: &[(StreamName, u64)],
+        limit: u32,
+    ) -> Result<Vec<Recorded>, LogError> {
+        read::streams(&self.0.pool, asked, limit).await
+    }
+
     pub(crate) async fn load_stream(
         &self,
         stream: &StreamName,

@@ -72,6 +72,39 @@ pub async fn read(log: &Log, stream: &StreamName, fold: u32) -> Result<Option<Sn
     }
 }
 
+/// The newest snapshots of many streams, as by [`read`]; a stream that has none is left out. On PostgreSQL one statement.
+///
+/// # Errors
+/// [`LogError`]. Whoever asks can fold from the first events instead.
+pub async fn read_many(log: &Log, streams: &[StreamName], fold: u32) -> Result<Vec<(StreamName, Snapshot)>, LogError> {
+    let mut found = Vec::new();
+    match log {
+        Log::Postgres(log) if log.mode() == Open::ReadOnly => {}
+        Log::Postgres(log) => {
+            let names: Vec<&str> = streams.iter().map(StreamName::as_str).collect();
+            let rows = sqlx::query(
+                "SELECT version, event_id, seal, state, stream FROM stream_snapshot WHERE stream = ANY ($1) AND fold = $2",
+            )
+            .bind(names)
+            .bind(i64::from(fold))
+            .fetch_all(log.pool())
+            .await
+            .map_err(|e| postgres::failed("read snapshots", &e))?;
+            for row in &rows {
+                let stream = row.try_get(4).map_err(|e| postgres::failed("read snapshots", &e))?;
+                let kept = snapshot(row).map_err(|e| postgres::failed("read snapshots", &e))?;
+                found.push((StreamName::stored(stream), kept));
+            }
+        }
+        other => {
+            for stream in streams {
+                found.extend(read(other, stream, fold).await?.map(|kept| (stream.clone(), kept)));
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// Keeps a snapshot in place of an older one of the same fold; those of older folds go.
 ///
 /// # Errors

@@ -1,11 +1,11 @@
 //! Looking at what is due: which rows, how many at once, and when again.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
-use futures_util::{StreamExt as _, future::join, stream};
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use midwatch_commands::{
     Refusal,
     bot::Bot,
@@ -25,11 +25,17 @@ use super::{
     presence::{Presence, There},
     shares::{Shares, Whose},
 };
-use crate::{Engine, EngineError, Origin, claims::Ticking, handle::handle, projector};
+use crate::{
+    Engine, EngineError, Origin,
+    claims::{ReadAhead, Ticking, read_ahead},
+    handle::handle,
+    projector,
+    world::Boxed,
+};
 
 const PAGE: u32 = 500;
 /// So many targets are looked at at once; what they append is one group in the ledger.
-const AT_ONCE: usize = 256;
+const AT_ONCE: usize = 512;
 /// How long the clock leaves a target alone that had nothing to do although its row was due, at first: its projection is
 /// behind. It doubles while the row stays as it is.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -87,6 +93,14 @@ enum Looked {
 struct ToLook {
     row: DueRow,
     ticking: Ticking,
+    ahead: Option<ReadAhead>,
+}
+
+/// What is read while earlier rows are worked off: a page of due rows, then the targets of those that are looked at.
+enum Coming {
+    /// As of the store's time.
+    Page(Vec<(DueRow, Cursor)>, Micros),
+    Ready(Vec<ToLook>, Option<Cursor>),
 }
 
 /// What one pass over the due rows found.
@@ -118,40 +132,62 @@ impl Looks {
         // Asked before the rows are read: they are at least as new.
         let behind = projector::as_of::<Due>(engine).await?.0 < head;
         let mut pass = Pass::default();
-        let mut page = due(engine, now, None).await?;
+        let page = due(engine, now, None).await?;
         if !page.is_empty() {
             self.shares.look(engine).await?;
             let there = self.presence.look(engine).await?;
             self.release_held(engine, there).await?;
         }
-        while let Some((_, cursor)) = page.last() {
-            let cursor = (page.len() == PAGE as usize).then(|| cursor.clone());
-            let now = engine.log().store_time().await?;
-            let rows: Vec<ToLook> = self.to_look(engine, page, now, &mut pass);
-            // The next page is read while this one is worked off.
-            let next = async {
-                match cursor {
-                    Some(cursor) => due(engine, now, Some(cursor)).await,
-                    None => Ok(Vec::new()),
-                }
-            };
-            let (looked, next) = join(look_at_all(engine, rows), next).await;
-            for (row, looked) in looked {
-                self.remember(engine, row, looked, &mut pass)?;
-            }
-            page = next?;
-        }
+        let first = Box::pin(std::future::ready(Ok(Coming::Page(page, now))));
+        self.work_off(engine, first, &mut pass).await?;
         let mut left = std::mem::take(&mut pass.left);
         if pass.moved && left.len() > LEFT_MAX {
             left.truncate(LEFT_MAX);
             pass.others = Some(AGAIN);
         }
-        for (row, looked) in look_at_all(engine, left).await {
-            self.remember(engine, row, looked, &mut pass)?;
-        }
+        let first = Box::pin(ready(engine, left, None));
+        self.work_off(engine, first, &mut pass).await?;
         self.quiet.retain(|stream, _| pass.seen.contains(stream));
         self.behind = if behind { self.behind.saturating_add(1) } else { 0 };
         self.sleep(engine, now, &pass).await
+    }
+
+    /// Looks at everything that comes, many at once, and reads ahead meanwhile: what they append is one group in the
+    /// ledger, and it is never waited for a page to be over.
+    async fn work_off<'e>(
+        &mut self,
+        engine: &'e Engine,
+        first: Boxed<'e, Result<Coming, EngineError>>,
+        pass: &mut Pass,
+    ) -> Result<(), EngineError> {
+        let mut coming = Some(first);
+        let (mut rows, mut looks) = (VecDeque::new(), FuturesUnordered::new());
+        loop {
+            while looks.len() < AT_ONCE
+                && let Some(look) = rows.pop_front()
+            {
+                looks.push(looked_at(engine, look));
+            }
+            let came = tokio::select! {
+                biased;
+                Some((row, looked)) = looks.next() => {
+                    self.remember(engine, row, looked, pass)?;
+                    continue;
+                }
+                came = next(&mut coming), if coming.is_some() && rows.len() < AT_ONCE => came?,
+                else => return Ok(()),
+            };
+            coming = match came {
+                Coming::Page(page, now) => {
+                    let cursor = page.last().filter(|_| page.len() == PAGE as usize).map(|(_, cursor)| cursor.clone());
+                    Some(Box::pin(ready(engine, self.to_look(engine, page, now, pass), cursor)))
+                }
+                Coming::Ready(more, cursor) => {
+                    rows.extend(more);
+                    cursor.map(|cursor| Box::pin(page_after(engine, cursor)) as Boxed<'e, _>)
+                }
+            };
+        }
     }
 
     /// The rows of a page that are looked at now.
@@ -178,7 +214,7 @@ impl Looks {
                 pass.others = Some(AGAIN);
                 continue;
             }
-            let look = ToLook { row, ticking: Ticking { now, runner, turn } };
+            let look = ToLook { row, ticking: Ticking { now, runner, turn }, ahead: None };
             match whose {
                 Whose::Left if pass.left.len() < PAGE as usize => pass.left.push(look),
                 Whose::Left => pass.others = Some(AGAIN),
@@ -265,13 +301,43 @@ impl Looks {
     }
 }
 
-/// Looks at targets, many at once; in the order in which they are done.
-async fn look_at_all(engine: &Engine, rows: Vec<ToLook>) -> Vec<(DueRow, Result<Looked, EngineError>)> {
-    let looks = stream::iter(rows).map(|look| async move {
-        let looked = look_at(engine, &look).await;
-        (look.row, looked)
-    });
-    looks.buffer_unordered(AT_ONCE).collect().await
+/// What comes next; there is something to come.
+async fn next(coming: &mut Option<Boxed<'_, Result<Coming, EngineError>>>) -> Result<Coming, EngineError> {
+    let came = match coming {
+        Some(coming) => coming.await,
+        None => std::future::pending().await,
+    };
+    *coming = None;
+    came
+}
+
+async fn page_after(engine: &Engine, cursor: Cursor) -> Result<Coming, EngineError> {
+    let now = engine.log().store_time().await?;
+    Ok(Coming::Page(due(engine, now, Some(cursor)).await?, now))
+}
+
+/// Reads the routines whose windows are looked at, all at once.
+async fn ready(engine: &Engine, mut rows: Vec<ToLook>, cursor: Option<Cursor>) -> Result<Coming, EngineError> {
+    let windows = |row: &DueRow| (row.next_window.is_some() || row.queued_window.is_some()) && row.may_start;
+    let ids: Vec<RoutineId> =
+        rows.iter().filter(|look| windows(&look.row)).filter_map(|look| routine_of(&look.row)).collect();
+    if ids.len() > 1 {
+        let mut read = read_ahead(engine, &ids).await;
+        for look in &mut rows {
+            look.ahead = routine_of(&look.row).and_then(|id| read.remove(&id));
+        }
+    }
+    Ok(Coming::Ready(rows, cursor))
+}
+
+fn routine_of(row: &DueRow) -> Option<RoutineId> {
+    let stream = StreamName::stored(row.stream.clone());
+    stream.uuid().filter(|_| stream.category() == "routine").map(RoutineId::new)
+}
+
+async fn looked_at(engine: &Engine, mut look: ToLook) -> (DueRow, Result<Looked, EngineError>) {
+    let looked = look_at(engine, &mut look).await;
+    (look.row, looked)
 }
 
 /// A page of what is due at `now`, the longest due first.
@@ -287,7 +353,7 @@ fn span(from: Micros, to: Micros) -> Duration {
 }
 
 /// Looks at one target: its windows, then its queue.
-async fn look_at(engine: &Engine, look: &ToLook) -> Result<Looked, EngineError> {
+async fn look_at(engine: &Engine, look: &mut ToLook) -> Result<Looked, EngineError> {
     let stream = StreamName::stored(look.row.stream.clone());
     let Some(id) = stream.uuid() else { return Ok(Looked::Stale) };
     let target = match stream.category() {
@@ -306,12 +372,12 @@ async fn look_at(engine: &Engine, look: &ToLook) -> Result<Looked, EngineError> 
     }
 }
 
-async fn look_at_target(engine: &Engine, look: &ToLook, target: TargetId) -> Result<Looked, EngineError> {
+async fn look_at_target(engine: &Engine, look: &mut ToLook, target: TargetId) -> Result<Looked, EngineError> {
     let row = &look.row;
     let mut moved = false;
     let windows = row.next_window.is_some() || row.queued_window.is_some();
     if let (TargetId::Routine(id), true) = (target, windows && row.may_start) {
-        let ticked = engine.tick_as(id, look.ticking).await?.value;
+        let ticked = engine.tick_ahead(id, look.ticking, look.ahead.take()).await?.value;
         if let (Some(wait), false) = (ticked.turn_in, ticked.appended) {
             return Ok(Looked::Turn(wait));
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use midwatch_events::Recorded;
+use midwatch_events::{Recorded, StreamName};
 use sqlx::Connection as _;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -42,6 +42,25 @@ pub(super) async fn a_stream_is_read_both_ways_in_pages(backend: Backend) {
     let (page, scanned) = log.read_all(3, 4, &Filter::default()).await.unwrap();
     assert_eq!((positions(&page), scanned), (vec![4, 5, 6, 7], 7));
     assert_eq!(log.read_all(10, 4, &Filter::default()).await.unwrap(), (Vec::new(), 10));
+}
+
+pub(super) async fn many_streams_are_read_at_once(backend: Backend) {
+    let log = backend.open().await;
+    for _ in 0..3 {
+        write(&log, "run-a", 1).await;
+        write(&log, "run-ab", 1).await;
+    }
+    let (a, ab, none) = (stream("run-a"), stream("run-ab"), stream("run-b"));
+    let found = async |asked: &[(&StreamName, u64)], limit| {
+        let asked: Vec<_> = asked.iter().map(|(stream, from)| ((*stream).clone(), *from)).collect();
+        let mut events = log.read_streams(&asked, limit).await.unwrap();
+        events.sort_by(|one, other| (&one.stream, one.version).cmp(&(&other.stream, other.version)));
+        events.iter().map(|event| (event.stream.as_str().to_owned(), event.version)).collect::<Vec<_>>()
+    };
+    let of = |name: &str, version| (name.to_owned(), version);
+    assert_eq!(found(&[(&ab, 3), (&none, 1), (&a, 1)], 2).await, [of("run-a", 1), of("run-a", 2), of("run-ab", 3)]);
+    assert_eq!(found(&[(&a, 4)], 9).await, []);
+    assert_eq!(found(&[], 9).await, []);
 }
 
 pub(super) async fn all_is_read_by_type_and_category(backend: Backend) {

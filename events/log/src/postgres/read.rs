@@ -37,6 +37,20 @@ pub(super) async fn stream(
     page_of_stream(pool, SQL, stream, from, limit).await
 }
 
+/// As [`stream`], of many.
+pub(super) async fn streams(pool: &PgPool, asked: &[(StreamName, u64)], limit: u32) -> Result<Vec<Recorded>, LogError> {
+    const SQL: &str = concat!(
+        "SELECT e.* FROM unnest($1::text[], $2::bigint[]) asked (name, version) CROSS JOIN LATERAL (",
+        select!("WHERE stream = asked.name COLLATE \"C\" AND events.version >= asked.version AND position <= "),
+        durable!(),
+        " ORDER BY events.version LIMIT $3) e"
+    );
+    let names: Vec<&str> = asked.iter().map(|(stream, _)| stream.as_str()).collect();
+    let versions: Vec<i64> = asked.iter().map(|(_, version)| signed(*version)).collect();
+    let rows = sqlx::query(SQL).bind(names).bind(versions).bind(i64::from(limit)).fetch_all(pool).await;
+    all_recorded(&rows.map_err(|e| failed("read streams", &e))?)
+}
+
 /// As [`stream`], but also what is committed and not flushed yet.
 pub(super) async fn load_stream(
     pool: &PgPool,
