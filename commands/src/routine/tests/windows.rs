@@ -150,26 +150,6 @@ fn windows_before_the_resume_do_not_exist_and_one_at_it_does() {
     }
 }
 
-/// S11: every six hours, on a machine that is up four hours a day, whatever it was started again in between.
-#[test]
-fn a_machine_that_is_seldom_up_runs_what_falls_into_its_hours_and_records_the_rest() {
-    let six_hours = r#"{"kind":"every","zone":"UTC","minutes":360,"anchor":"2026-12-01T00:00:00Z"}"#;
-    let mut routine = routine(six_hours, "2026-12-01T08:00:00Z");
-    for (day, before) in [("2026-12-02", "2026-12-01"), ("2026-12-03", "2026-12-02"), ("2026-12-04", "2026-12-03")] {
-        let noon = format!("{day}T12:00:00Z");
-        // Up from nine to one.
-        let (first, count) = match before {
-            "2026-12-01" => (format!("{before}T12:00:00Z"), 4),
-            _ => (format!("{before}T18:00:00Z"), 3),
-        };
-        let up = tick(&format!("{day}T09:00:00Z"));
-        routine.when(up.clone()).then([missed(&first, &format!("{day}T06:00:00Z"), count, &noon)]);
-        routine = routine.after(up);
-        routine.when(tick(&noon)).then([claimed(&noon, Some(&format!("{day}T18:00:00Z")))]);
-        routine = routine.after(tick(&noon)).after(settle(run_of(&noon), Outcome::Succeeded));
-    }
-}
-
 /// S23: a schedule edited to a time between the last run and now does not fire at once.
 #[test]
 fn windows_before_an_edit_do_not_exist() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use midwatch_events::{Recorded, StreamName};
+use midwatch_events::Recorded;
 use sqlx::Connection as _;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -50,17 +50,13 @@ pub(super) async fn many_streams_are_read_at_once(backend: Backend) {
         write(&log, "run-a", 1).await;
         write(&log, "run-ab", 1).await;
     }
-    let (a, ab, none) = (stream("run-a"), stream("run-ab"), stream("run-b"));
-    let found = async |asked: &[(&StreamName, u64)], limit| {
-        let asked: Vec<_> = asked.iter().map(|(stream, from)| ((*stream).clone(), *from)).collect();
-        let mut events = log.read_streams(&asked, limit).await.unwrap();
-        events.sort_by(|one, other| (&one.stream, one.version).cmp(&(&other.stream, other.version)));
-        events.iter().map(|event| (event.stream.as_str().to_owned(), event.version)).collect::<Vec<_>>()
-    };
-    let of = |name: &str, version| (name.to_owned(), version);
-    assert_eq!(found(&[(&ab, 3), (&none, 1), (&a, 1)], 2).await, [of("run-a", 1), of("run-a", 2), of("run-ab", 3)]);
-    assert_eq!(found(&[(&a, 4)], 9).await, []);
-    assert_eq!(found(&[], 9).await, []);
+    let asked = [(stream("run-ab"), 3), (stream("run-b"), 1), (stream("run-a"), 1)];
+    let events = log.read_streams(&asked, 2).await.unwrap();
+    let mut found: Vec<_> = events.iter().map(|event| (event.stream.as_str(), event.version)).collect();
+    found.sort_unstable();
+    assert_eq!(found, vec![("run-a", 1), ("run-a", 2), ("run-ab", 3)]);
+    assert!(log.read_streams(&[(stream("run-a"), 4)], 9).await.unwrap().is_empty());
+    assert!(log.read_streams(&[], 9).await.unwrap().is_empty());
 }
 
 pub(super) async fn all_is_read_by_type_and_category(backend: Backend) {
