@@ -6,6 +6,7 @@
 
 mod ahead;
 mod pace;
+mod settles;
 
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ use midwatch_log::AppendError;
 pub(crate) use ahead::{ReadAhead, read_ahead};
 use pace::CATCH_UP_EVERY_US;
 pub(crate) use pace::Pace;
+pub(crate) use settles::SettleOn;
 
 use crate::{
     Done, Engine, EngineError, Origin,
@@ -385,55 +387,6 @@ impl Engine {
         let work = events.first().map(ahead::work_in).transpose()?.flatten();
         let erased = || Refusal::Invalid("this routine's work was erased; give it new work".to_owned()).into();
         work.ok_or_else(erased)
-    }
-
-    /// Ends a run and frees its target, in one append.
-    ///
-    /// # Errors
-    /// The run's refusal ([`Refusal::RunEnded`], [`Refusal::Stale`]), or a fault.
-    #[tracing::instrument(name = "settle", level = "debug", skip_all)]
-    pub async fn settle(&self, run: RunId, end: End, origin: &Origin) -> Result<Done<()>, EngineError> {
-        let stream = StreamName::run(run);
-        let origin = origin.clone().within(&stream);
-        for _ in 0..TRIES {
-            let decide = |loaded: &Loaded<Run>| {
-                loaded.state.live()?;
-                loaded.state.decide(RunCommand::End(end.clone()))
-            };
-            let Some((turn, events)) = self.decide::<Run>(&stream, decide).await? else {
-                return Ok(Done { value: (), position: self.log().head().await?, duplicate: true });
-            };
-            let opened = turn.loaded().state.live()?.clone();
-            let mut plan = Plan::default();
-            let last = plan.add(self.world(), &stream, turn.expected(), &events, &origin)?;
-            let caused = last.map_or_else(|| origin.clone(), |event| origin.clone().because(event));
-            if !active(Mutant::SettleIsForgotten) {
-                self.free(&mut plan, &opened, &end, &caused).await?;
-            }
-            if let Some(appended) = turn.submit(plan, &events).await? {
-                return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
-            }
-        }
-        Err(contended(&stream))
-    }
-
-    async fn free(&self, plan: &mut Plan, opened: &Opened, end: &End, origin: &Origin) -> Result<(), EngineError> {
-        let (run, outcome, reason) = (opened.run, end.outcome, end.reason);
-        match (opened.routine, opened.trigger) {
-            (Some(id), _) => {
-                let stream = StreamName::routine(id);
-                let loaded = self.load::<Routine>(&stream).await?;
-                let events = loaded.state.decide(RoutineCommand::Settle { run, outcome, reason })?;
-                add_some(self, plan, &stream, loaded.version, &events, origin)
-            }
-            (None, Some(id)) => {
-                let stream = StreamName::trigger(id);
-                let loaded = self.load::<Trigger>(&stream).await?;
-                let events = loaded.state.decide(TriggerCommand::Settle { run, outcome, reason })?;
-                add_some(self, plan, &stream, loaded.version, &events, origin)
-            }
-            (None, None) => Ok(()),
-        }
     }
 
     /// Takes what waits for a target, if the target is free: a window that waits goes before the queue's next delivery.

@@ -278,8 +278,18 @@ impl Engine {
         stream: &StreamName,
         decide: impl Fn(&Loaded<D>) -> Result<Vec<New<D::Event>>, Refusal>,
     ) -> Result<Option<(Turn<D>, Vec<New<D::Event>>)>, EngineError> {
+        self.decide_on(stream, None, decide).await
+    }
+
+    /// As [`Engine::decide`], first on `ahead`, as [`Engine::enter_with`] has it.
+    pub(crate) async fn decide_on<D: Decider>(
+        &self,
+        stream: &StreamName,
+        mut ahead: Option<Loaded<D>>,
+        decide: impl Fn(&Loaded<D>) -> Result<Vec<New<D::Event>>, Refusal>,
+    ) -> Result<Option<(Turn<D>, Vec<New<D::Event>>)>, EngineError> {
         for _ in 0..TRIES {
-            let turn = self.enter::<D>(stream).await?;
+            let turn = self.enter_with::<D>(stream, false, ahead.take()).await?;
             let mut decided = decide(turn.loaded());
             if matches!(&decided, Ok(events) if !events.is_empty()) {
                 return Ok(decided.ok().map(|events| (turn, events)));

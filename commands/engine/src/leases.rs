@@ -124,7 +124,7 @@ impl Watchman {
                 }
                 Err(error) => return Err(error),
             }
-            lease::drop_run(engine.log(), row.id.uuid(), u32::MAX).await?;
+            lease::give_up(engine.log(), &[(row.id.uuid(), u32::MAX)]).await?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Everything a runner does to a run carries its take, so a runner that was given up can change nothing any more. What
 //! executes the work is handed in as an [`Executor`]; the engine knows no tools.
 
+mod ends;
 mod takes;
 
 use std::{
@@ -14,18 +15,18 @@ use std::{
 
 use futures_util::{FutureExt as _, future::join_all};
 use midwatch_commands::{
-    Refusal,
     bot::{Bot, BotCommand},
     mutant::{Mutant, active},
-    run::{End, Run, RunCommand},
+    run::{Run, RunCommand},
 };
 use midwatch_events::{
     Actor, StreamName,
-    id::RunId,
+    id::{RoutineId, RunId},
     run::{Opened, Outcome, Reason, Work, WorkKind},
 };
 use midwatch_log::{Filter, lease};
 use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
 
 use crate::{
     Engine, EngineError, Origin,
@@ -38,6 +39,7 @@ use crate::{
     world::{Boxed, Clock, told},
 };
 
+use ends::{Ends, cut};
 use takes::take_all;
 
 /// Runs executed at once by one process.
@@ -55,8 +57,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 const FAULTS_MAX: u32 = 3;
 /// The longest error an event has room for, in bytes.
 const ERROR_BYTES_MAX: usize = 16 << 10;
-/// The longest headline, in bytes.
-const HEADLINE_BYTES_MAX: usize = 1 << 10;
 
 /// A run to execute.
 #[derive(Clone, Debug)]
@@ -104,6 +104,7 @@ pub trait Executor: Send + Sync + 'static {
 
 struct Held {
     take: u32,
+    routine: Option<RoutineId>,
     beat: u64,
     alive: Alive,
     call_off: watch::Sender<bool>,
@@ -131,6 +132,7 @@ pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Recei
         present,
         probes,
         watchman,
+        ends: Arc::default(),
     };
     runner.run(stop, ended).await;
 }
@@ -172,6 +174,7 @@ struct Runner {
     present: Option<Duration>,
     probes: Probes,
     watchman: Watchman,
+    ends: Arc<Ends>,
 }
 
 impl Runner {
@@ -202,11 +205,9 @@ impl Runner {
             tokio::select! {
                 biased;
                 Some(run) = ended.recv() => {
-                    self.held.remove(&run);
                     // Whoever ended at the same time makes room for the same takes.
-                    while let Ok(run) = ended.try_recv() {
-                        self.held.remove(&run);
-                    }
+                    let others = std::iter::from_fn(|| ended.try_recv().ok());
+                    self.let_go(std::iter::once(run).chain(others));
                 }
                 () = told(&mut stop), if stopping.is_none() => stopping = Some(now),
                 () = self.engine.world().clock.sleep(POLL) => {}
@@ -327,12 +328,13 @@ impl Runner {
     /// Lets a run go on in a task of its own.
     fn start(&mut self, job: Job) {
         let (call_off, called_off) = watch::channel(false);
-        self.held.insert(job.run, Held { take: job.take, beat: 1, alive: job.alive.clone(), call_off });
+        let (take, routine, alive) = (job.take, job.opened.routine, job.alive.clone());
+        self.held.insert(job.run, Held { take, routine, beat: 1, alive, call_off });
         let over = Over { run: job.run, finished: self.finished.clone() };
-        let executor = Arc::clone(&self.executor);
+        let (executor, ends) = (Arc::clone(&self.executor), Arc::clone(&self.ends));
         self.engine.world().tasks.spawn(Box::pin(async move {
             let _over = over;
-            work(job, executor, called_off).await;
+            work(job, executor, ends, called_off).await;
         }));
     }
 
@@ -360,8 +362,16 @@ impl Runner {
         }
     }
 
+    /// Forgets runs that are over, and gives up their leases. Nobody waits for that.
+    fn let_go(&mut self, over: impl Iterator<Item = RunId>) {
+        let gone: Vec<_> = over.filter_map(|run| Some((run.uuid(), self.held.remove(&run)?.take))).collect();
+        let engine = self.engine.clone();
+        self.engine.world().tasks.spawn(Box::pin(async move { give_up(&engine, &gone).await }));
+    }
+
     /// What this process could not finish is closed by itself, so that nobody has to wait for the lease.
     async fn give_back(self) {
+        let mut gone = Vec::with_capacity(self.held.len());
         for (run, held) in self.held {
             held.call_off.send_replace(true);
             let ending = Ending {
@@ -370,18 +380,24 @@ impl Runner {
                 headline: "Its process was stopped".to_owned(),
                 error: None,
             };
-            settle(&self.engine, run, held.take, ending).await;
-            if let Err(error) = lease::drop_run(self.engine.log(), run.uuid(), held.take).await {
-                tracing::debug!(%error, "a lease stays behind; it means nothing any more");
-            }
+            self.ends.settle(&self.engine, (run, held.routine), held.take, ending).await;
+            gone.push((run.uuid(), held.take));
         }
+        give_up(&self.engine, &gone).await;
+    }
+}
+
+async fn give_up(engine: &Engine, leases: &[(Uuid, u32)]) {
+    if let Err(error) = lease::give_up(engine.log(), leases).await {
+        tracing::debug!(%error, "leases stay behind; they mean nothing any more");
     }
 }
 
 /// Executes one run to its end, whatever that is.
 #[tracing::instrument(name = "run", level = "debug", skip_all)]
-async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Receiver<bool>) {
+async fn work(job: Job, executor: Arc<dyn Executor>, ends: Arc<Ends>, mut called_off: watch::Receiver<bool>) {
     let (engine, run, take, alive) = (job.engine.clone(), job.run, job.take, job.alive.clone());
+    let routine = job.opened.routine;
     let deadline = Duration::from_secs(u64::from(job.opened.deadline_s));
     let clock = Arc::clone(&engine.world().clock);
     let watched = job.clone();
@@ -407,10 +423,7 @@ async fn work(job: Job, executor: Arc<dyn Executor>, mut called_off: watch::Rece
         }),
     };
     if let Some(ending) = ending {
-        settle(&engine, run, take, ending).await;
-    }
-    if let Err(error) = lease::drop_run(engine.log(), run.uuid(), take).await {
-        tracing::debug!(%error, "a lease stays behind; it means nothing any more");
+        ends.settle(&engine, (run, routine), take, ending).await;
     }
 }
 
@@ -515,56 +528,4 @@ fn panicked() -> Ending {
         headline: "Midwatch itself failed".to_owned(),
         error: Some("Midwatch failed while it executed this run; its log says where.".to_owned()),
     }
-}
-
-/// Records how a run ended; tries again until the database takes it or somebody else has ended the run.
-async fn settle(engine: &Engine, run: RunId, take: u32, ending: Ending) {
-    let origin = Origin::of(Actor::Engine);
-    loop {
-        let settled = match engine.log().store_time().await {
-            Ok(now) => {
-                let end = End {
-                    take: Some(take),
-                    outcome: ending.outcome,
-                    reason: ending.reason,
-                    headline: cut(&ending.headline, HEADLINE_BYTES_MAX),
-                    error: ending.error.as_deref().map(|error| cut(error, ERROR_BYTES_MAX)),
-                    now,
-                };
-                match engine.settle(run, end.clone(), &origin).await {
-                    Err(EngineError::Refused(Refusal::RunEnded)) => report_late(engine, run, end).await,
-                    settled => settled.map(|_| ()),
-                }
-            }
-            Err(error) => Err(error.into()),
-        };
-        match settled {
-            Ok(()) => return,
-            Err(EngineError::Refused(refusal)) => {
-                tracing::info!(%run, %refusal, "the run was ended by somebody else");
-                return;
-            }
-            Err(error) => {
-                tracing::warn!(%run, %error, "a run's ending cannot be recorded; trying again");
-                engine.world().clock.sleep(Duration::from_secs(1)).await;
-            }
-        }
-    }
-}
-
-/// The run was ended by somebody else: what this runner saw is recorded beside that and changes nothing.
-async fn report_late(engine: &Engine, run: RunId, end: End) -> Result<(), EngineError> {
-    let (stream, worker) = (StreamName::run(run), engine.process());
-    let origin = Origin::of(Actor::Engine).within(&stream);
-    let command = |_: &Run| Ok(RunCommand::ReportLate { worker, end: end.clone() });
-    handle::<Run>(engine, &stream, &origin, None, command).await.map(|_| ())
-}
-
-/// A text as an event has room for it: an ending that is too long would be no ending.
-fn cut(text: &str, bytes_max: usize) -> String {
-    if text.len() <= bytes_max {
-        return text.to_owned();
-    }
-    let end = (0..=bytes_max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    format!("{}… (cut: {} bytes)", &text[..end], text.len())
 }

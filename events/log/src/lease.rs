@@ -160,33 +160,41 @@ pub async fn read_all(log: &Log) -> Result<Vec<Lease>, LogError> {
     }
 }
 
-/// Gives up the lease of a run, unless a newer take holds it.
+/// Gives up leases, each unless a newer take holds its run; on PostgreSQL in one statement.
 ///
 /// # Errors
-/// [`LogError`].
-pub async fn drop_run(log: &Log, run: Uuid, take: u32) -> Result<(), LogError> {
+/// [`LogError`]; some may be given up then.
+pub async fn give_up(log: &Log, takes: &[(Uuid, u32)]) -> Result<(), LogError> {
     match log {
         Log::Sqlite(log) => {
             let Some(leases) = leases(log).await? else { return Err(read_only()) };
-            let dropped = sqlx::query("DELETE FROM run_lease WHERE run = ? AND take <= ?").bind(run).bind(take);
-            dropped.execute(leases).await.map(drop).map_err(|e| failed("drop a lease", &e))
+            for (run, take) in takes {
+                let dropped = sqlx::query("DELETE FROM run_lease WHERE run = ? AND take <= ?").bind(run).bind(take);
+                dropped.execute(leases).await.map_err(|e| failed("drop a lease", &e))?;
+            }
+            Ok(())
         }
         Log::Postgres(log) if log.mode() == Open::ReadOnly => Err(read_only()),
         Log::Postgres(log) => {
+            let runs: Vec<Uuid> = takes.iter().map(|(run, _)| *run).collect();
+            let takes: Vec<i64> = takes.iter().map(|(_, take)| i64::from(*take)).collect();
             let dropped = sqlx::query(
                 "WITH off AS (SELECT set_config('synchronous_commit', 'off', true))
-                 DELETE FROM run_lease USING off WHERE run = $1 AND take <= $2",
+                 DELETE FROM run_lease l USING off, unnest($1::uuid[], $2::bigint[]) t (run, take)
+                 WHERE l.run = t.run AND l.take <= t.take",
             );
-            let dropped = dropped.bind(run).bind(i64::from(take)).execute(log.pool()).await;
-            dropped.map(drop).map_err(|e| postgres::failed("drop a lease", &e))
+            let dropped = dropped.bind(runs).bind(takes).execute(log.pool()).await;
+            dropped.map(drop).map_err(|e| postgres::failed("drop leases", &e))
         }
         #[cfg(any(test, feature = "testing"))]
         Log::Simulated(log) => {
-            let drop_it = |state: &mut crate::simulated::State| {
-                state.leases.retain(|known, (held, _)| *known != run || *held > take);
+            let drop_them = |state: &mut crate::simulated::State| {
+                for (run, take) in takes {
+                    state.leases.retain(|known, (held, _)| known != run || *held > *take);
+                }
                 Ok(())
             };
-            log.change("drop a lease", drop_it).await
+            log.change("drop leases", drop_them).await
         }
     }
 }

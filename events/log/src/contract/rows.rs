@@ -57,9 +57,9 @@ pub(super) async fn leases_are_renewed_by_the_newest_take_only(backend: Backend)
     let held = Lease { run, take: 2, beat: 1 };
     assert_eq!(lease::read(&reader, &[run]).await.unwrap(), [held]);
     assert_eq!(lease::read_all(&reader).await.unwrap(), [held, Lease { run: other, take: 7, beat: 1 }]);
-    lease::drop_run(&log, run, 1).await.unwrap();
+    lease::give_up(&log, &[(run, 1)]).await.unwrap();
     assert_eq!(lease::read(&log, &[run]).await.unwrap(), [held], "an older take gives up nothing");
-    lease::drop_run(&log, run, 2).await.unwrap();
+    lease::give_up(&log, &[(run, 2)]).await.unwrap();
     assert_eq!(lease::read(&log, &[run, other]).await.unwrap().len(), 1);
     lease::beat(&reader, run, 3, 1).await.unwrap_err();
     assert_eq!(log.head().await.unwrap(), 0);
