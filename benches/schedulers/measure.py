@@ -29,7 +29,7 @@ def driver() -> str:
 
 # Name, set-up that it needs, command, jobs, seconds before they are due, what it is.
 SUBJECTS = [
-    ("Midwatch", "", [driver()], JOBS, 25, [], "one process: clock, reactor, runner, projector; 64 runs at once"),
+    ("Midwatch", "", [driver()], JOBS, 25, [], "one process: clock, reactor, runner, projector; 256 runs at once"),
     ("pg-boss, batches", "schedulers-node", ["node", NODE / "pg-boss.mjs"], JOBS, 6, [500, 4],
      "10.4.2; batches of 500 to 4 workers: one fetch starts 500 jobs, which share one handler call"),
     ("pg-boss, one by one", "schedulers-node", ["node", NODE / "pg-boss.mjs"], JOBS, 6, [1, 32],

@@ -43,7 +43,7 @@ use ends::{Ends, cut};
 use takes::take_all;
 
 /// Runs executed at once by one process.
-pub const RUNS_MAX: usize = 64;
+pub const RUNS_MAX: usize = 256;
 const POLL: Duration = Duration::from_secs(1);
 /// How long runs may go on after the process was told to stop.
 const LAST_ORDERS: Duration = Duration::from_secs(5);

@@ -55,6 +55,8 @@ const FAULTS_MAX: u32 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     quiet: BTreeMap<String, Quiet>,
+    /// The position that the due rows are as of.
+    reached: u64,
     /// Rounds in a row in which `due` was behind the head.
     behind: u32,
     presence: Presence,
@@ -66,6 +68,10 @@ struct Quiet {
     row: DueRow,
     /// In monotonic time.
     until: Duration,
+    /// The row is known to be behind up to this position: it is not looked at before that is in it, or `believed` is over.
+    behind_to: u64,
+    /// In monotonic time: a projection that stands still keeps nobody waiting for ever.
+    believed: Duration,
     /// How long it was left alone the last time.
     pause: Duration,
     /// When it is looked at again, it is its turn to catch up.
@@ -74,11 +80,18 @@ struct Quiet {
     held: Option<(MissedReason, Option<BotId>)>,
 }
 
+impl Quiet {
+    /// Whether to look would only find again what the row does not show yet.
+    fn is_behind(&self, reached: u64, at: Duration) -> bool {
+        reached < self.behind_to && at < self.believed
+    }
+}
+
 /// What came of looking at one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Looked {
-    /// Something was appended: its row will change.
-    Moved,
+    /// Something was appended, up to this position: its row will change.
+    Moved(u64),
     /// There was nothing to do, and is nothing before this time has passed.
     Nothing(Duration),
     /// It is its turn to catch up when this time has passed.
@@ -107,6 +120,8 @@ enum Coming {
 #[derive(Default)]
 struct Pass {
     seen: BTreeSet<String>,
+    /// The position up to which something may have become due.
+    head: u64,
     moved: bool,
     faults: u32,
     /// When the first row that is another process's is looked at here.
@@ -130,8 +145,9 @@ impl Looks {
         }
         let now = engine.log().store_time().await?;
         // Asked before the rows are read: they are at least as new.
-        let behind = projector::as_of::<Due>(engine).await?.0 < head;
-        let mut pass = Pass::default();
+        self.reached = projector::as_of::<Due>(engine).await?.0;
+        let behind = self.reached < head;
+        let mut pass = Pass { head, ..Pass::default() };
         let page = due(engine, now, None).await?;
         if !page.is_empty() {
             self.shares.look(engine).await?;
@@ -197,7 +213,7 @@ impl Looks {
         for (row, _) in page {
             pass.seen.insert(row.stream.clone());
             let quiet = self.quiet.get(&row.stream).filter(|quiet| quiet.row == row);
-            if quiet.is_some_and(|quiet| at < quiet.until) {
+            if quiet.is_some_and(|quiet| at < quiet.until || quiet.is_behind(self.reached, at)) {
                 continue;
             }
             let since = row.at.map_or(Duration::ZERO, |due| span(due, now));
@@ -236,16 +252,23 @@ impl Looks {
         let before = self.quiet.get(&row.stream).filter(|quiet| quiet.row == row);
         let doubled = before.map_or(AGAIN, |quiet| quiet.pause * 2).min(SLEEP_MAX);
         let (pause, turn, held) = match &looked {
-            Ok(Looked::Moved) => (COMES, false, None),
+            Ok(Looked::Moved(_)) => (COMES, false, None),
             Ok(Looked::Nothing(pause)) => ((*pause).clamp(AGAIN, SLEEP_MAX), false, None),
             Ok(Looked::Turn(wait)) => (*wait, true, None),
             Ok(Looked::Held(reason, bot)) => (SLEEP_MAX, false, Some((*reason, *bot))),
             Ok(Looked::Stale) | Err(_) => (doubled, false, None),
         };
-        self.quiet.insert(row.stream.clone(), Quiet { row: row.clone(), until: at + pause, pause, turn, held });
+        let behind_to = match &looked {
+            Ok(Looked::Moved(position)) => *position,
+            Ok(Looked::Stale) => pass.head,
+            Ok(Looked::Nothing(_) | Looked::Turn(_) | Looked::Held(..)) | Err(_) => 0,
+        };
+        let believed = at + SLEEP_MAX;
+        let quiet = Quiet { row: row.clone(), until: at + pause, behind_to, believed, pause, turn, held };
+        self.quiet.insert(row.stream.clone(), quiet);
         match looked {
             Ok(looked) => {
-                pass.moved |= looked == Looked::Moved;
+                pass.moved |= matches!(looked, Looked::Moved(_));
                 pass.faults = 0;
                 Ok(())
             }
@@ -286,11 +309,19 @@ impl Looks {
         let first = projector::page::<Due>(engine, filters, order, 1, None).await?;
         let next = first.first().and_then(|(row, _)| row.at).map(|at| span(now, at));
         let at = engine.world().clock.monotonic();
-        let again = self.quiet.values().map(|quiet| quiet.until.saturating_sub(at)).min();
+        let again = |quiet: &Quiet| match quiet.is_behind(self.reached, at) {
+            true => quiet.until.saturating_sub(at).max(COMES),
+            false => quiet.until.saturating_sub(at),
+        };
+        let again = self.quiet.values().map(again).min();
         let held = self.quiet.values().any(|quiet| quiet.held.is_some()).then_some(HELD_SOON);
         // Rows that have yet to come in may be due earlier than those that are there.
-        let moved = pass.moved.then_some(AGAIN);
+        let rows = self.quiet.values().filter(|quiet| quiet.is_behind(self.reached, at)).count();
+        // After a flood, reading all of them again and again would only keep the projection from coming up.
+        let flood = u32::try_from(rows / PAGE as usize).unwrap_or(u32::MAX);
+        let moved = pass.moved.then_some(AGAIN.saturating_mul(flood.saturating_add(1)).min(COMES));
         let behind = (self.behind > 0).then(|| AGAIN * (1 << self.behind.min(5)) / 2);
+        let behind = behind.map(|behind| behind.max(moved.unwrap_or_default()));
         let sleep = [next, again, held, pass.others, moved, behind].into_iter().flatten().min().unwrap_or(SLEEP_MAX);
         Ok(sleep.clamp(Duration::from_millis(1), SLEEP_MAX))
     }
@@ -374,20 +405,21 @@ async fn look_at(engine: &Engine, look: &mut ToLook) -> Result<Looked, EngineErr
 
 async fn look_at_target(engine: &Engine, look: &mut ToLook, target: TargetId) -> Result<Looked, EngineError> {
     let row = &look.row;
-    let mut moved = false;
+    let mut moved = None;
     let windows = row.next_window.is_some() || row.queued_window.is_some();
     if let (TargetId::Routine(id), true) = (target, windows && row.may_start) {
-        let ticked = engine.tick_ahead(id, look.ticking, look.ahead.take()).await?.value;
-        if let (Some(wait), false) = (ticked.turn_in, ticked.appended) {
+        let ticked = engine.tick_ahead(id, look.ticking, look.ahead.take()).await?;
+        if let (Some(wait), false) = (ticked.value.turn_in, ticked.value.appended) {
             return Ok(Looked::Turn(wait));
         }
-        moved |= ticked.appended;
+        moved = ticked.value.appended.then_some(ticked.position);
     }
     if !row.queue.is_empty() {
-        moved |= engine.claim_next(target, &Origin::of(Actor::Clock), None).await?.value.appended;
+        let claimed = engine.claim_next(target, &Origin::of(Actor::Clock), None).await?;
+        moved = claimed.value.appended.then_some(claimed.position).or(moved);
     }
-    if moved {
-        return Ok(Looked::Moved);
+    if let Some(position) = moved {
+        return Ok(Looked::Moved(position));
     }
     let TargetId::Routine(id) = target else { return Ok(Looked::Stale) };
     let routine = engine.load::<Routine>(&StreamName::routine(id)).await?.state;
@@ -435,5 +467,5 @@ async fn suspend(engine: &Engine, target: TargetId, error: &str) -> Result<Looke
         Ok(RoutineCommand::Suspend { cause: SuspendCause::NotEvaluable, error: error.to_owned() })
     })
     .await
-    .map(|done| if done.duplicate { Looked::Stale } else { Looked::Moved })
+    .map(|done| if done.duplicate { Looked::Stale } else { Looked::Moved(done.position) })
 }
