@@ -44,6 +44,44 @@ fn a_weekend_down_is_one_missed_event_and_then_normal() {
     routine.when(tick("2026-11-30T08:01:00Z")).then([claimed("2026-11-30T08:01:00Z", Some("2026-11-30T08:02:00Z"))]);
 }
 
+/// S11: a process that is started more often than the routine is due changes nothing of when that is.
+#[test]
+fn a_weekly_window_comes_although_the_process_never_stays_up_for_a_week() {
+    let mondays = r#"{"kind":"weekly","zone":"UTC","days":["mon"],"times":["08:00"]}"#;
+    let mut routine = routine(mondays, "2026-12-01T09:00:00Z");
+    for week in [[1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14]] {
+        for day in week {
+            for up in ["00:30", "07:59"] {
+                let up = tick(&format!("2026-12-{day:02}T{up}:00Z"));
+                routine.when(up.clone()).then([]);
+                routine = routine.after(up);
+            }
+        }
+        let (due, next) =
+            (format!("2026-12-{:02}T08:00:00Z", week[6]), format!("2026-12-{:02}T08:00:00Z", week[6] + 7));
+        routine.when(tick(&due)).then([claimed(&due, Some(&next))]);
+        routine = routine.after(tick(&due)).after(settle(run_of(&due), Outcome::Succeeded));
+    }
+}
+
+/// S11: every six hours on a machine that is up for four hours a day.
+#[test]
+fn windows_stay_where_their_anchor_puts_them_on_a_machine_that_is_seldom_up() {
+    let sixths = r#"{"kind":"every","zone":"UTC","minutes":360,"anchor":"2026-11-01T00:00:00Z"}"#;
+    let mut routine = routine(sixths, "2026-12-01T10:00:00Z");
+    for day in 1..9 {
+        let at = |hour: &str| format!("2026-12-{day:02}T{hour}:00:00Z");
+        if day > 1 {
+            let evening = format!("2026-12-{:02}T18:00:00Z", day - 1);
+            routine.when(tick(&at("09"))).then([missed(&evening, &at("06"), 3, &at("12"))]);
+            routine = routine.after(tick(&at("09")));
+        }
+        routine.when(tick(&at("12"))).then([claimed(&at("12"), Some(&at("18")))]);
+        routine = routine.after(tick(&at("12"))).after(settle(run_of(&at("12")), Outcome::Succeeded));
+        routine.when(tick(&at("13"))).then([]);
+    }
+}
+
 /// S5: two weeks down start one run, and the rest is one event.
 #[test]
 fn a_gap_with_several_windows_in_the_grace_starts_one_run() {
