@@ -210,8 +210,9 @@ async fn verify(globals: &Globals, id: DeliveryId, public_url: Option<String>) -
 async fn count(globals: &Globals, which: &Which) -> Result<ExitCode, Failure> {
     let counted = joining::read(globals, async |engine| Ok(engine.count_redelivery(&which.matching()).await?));
     let Counted { count, through } = counted.await?;
-    globals.output().answer(&json!({ "count": count, "through": through }), || {
-        format!("{count} deliveries match. To let them run once more, ask again with --confirm {count}")
+    globals.output().answer(&json!({ "count": count, "through": through }), || match count {
+        0 => "No delivery matches.".to_owned(),
+        _ => format!("{count} deliveries match. To let them run once more, ask again with --confirm {count}"),
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -332,11 +332,13 @@ async fn rotate(globals: &Globals, id: TriggerId, overlap_s: u32, secret: Option
     }
     globals.output().answer(&answer, || {
         let token = verify_token.as_ref().map(|token| format!("verify token {token}\n")).unwrap_or_default();
+        let old = match overlap_s {
+            0 => "The old secret opens nothing any more".to_owned(),
+            more => format!("The old secret is good for {more} more seconds"),
+        };
         match &secret {
-            Some(secret) => format!(
-                "{secret}\n{token}The old secret is good for {overlap_s} more seconds; this one is shown this once."
-            ),
-            None => format!("{token}The old secret is good for {overlap_s} more seconds."),
+            Some(secret) => format!("{secret}\n{token}{old}; this one is shown this once."),
+            None => format!("{token}{old}."),
         }
     })?;
     Ok(ExitCode::SUCCESS)

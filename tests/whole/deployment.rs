@@ -55,7 +55,7 @@ impl Deployment {
         self.directory.path().join(name)
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_midwatch"));
         command
             .env("XDG_STATE_HOME", self.directory.path().join("state"))
@@ -78,6 +78,14 @@ impl Deployment {
             Ok(one) => vec![one],
             Err(_) => out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
         }
+    }
+
+    /// Runs a verb with `--json` that may fail: its exit code, and its answer or its error.
+    pub(crate) fn tried(&self, arguments: &[&str]) -> (i32, Value) {
+        let output = self.command().args(arguments).arg("--json").output().unwrap();
+        let said = if output.stdout.is_empty() { output.stderr } else { output.stdout };
+        let text = String::from_utf8(said).unwrap();
+        (output.status.code().unwrap(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
     pub(crate) fn one(&self, arguments: &[&str]) -> Value {

@@ -8,6 +8,7 @@ mod http;
 mod idle;
 mod killed;
 mod ledger;
+mod operated;
 mod payloads;
 mod senders;
 mod soaked;

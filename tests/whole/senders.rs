@@ -19,9 +19,9 @@ use crate::{
     payloads,
 };
 
-const PUBLIC_URL: &str = "https://watch.example";
+pub(crate) const PUBLIC_URL: &str = "https://watch.example";
 /// Of RFC 8032, 7.1, test 1: the private key and the public one.
-const ED25519: (&str, &str) = (
+pub(crate) const ED25519: (&str, &str) = (
     "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
     "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
 );
@@ -40,6 +40,25 @@ struct Case {
     dated: bool,
     /// Whether its library also judges what is signed.
     judges: bool,
+}
+
+impl Case {
+    /// Who signed, or judged what was signed by the documentation.
+    fn library(&self) -> &'static str {
+        match self.preset {
+            "github" | "meta" => "@octokit/webhooks-methods signs and judges",
+            "standard-webhooks" | "gitlab" => "standardwebhooks signs and judges",
+            "stripe" => "stripe signs and judges",
+            "twilio" => "twilio signs and judges",
+            "shopify" => "@shopify/shopify-api signs and judges",
+            "slack" => "@slack/bolt judges",
+            "linear" => "@linear/sdk judges",
+            "zoom" => "@zoom/rivet judges",
+            "discord" => "discord-interactions judges",
+            "cloudevents" => "cloudevents makes the request",
+            _ => "none published: by its documentation",
+        }
+    }
 }
 
 const fn json_of(preset: &'static str, secret: Option<&'static str>, body: &'static str) -> Case {
@@ -147,6 +166,8 @@ fn every_sender_is_let_in_by_its_own_signature_and_nobody_else_is() {
             let again = request.post(&server, &door.path);
             assert_eq!((again.status, &again.json()["duplicate"]), (200, &json!(true)), "{}", case.preset);
         }
+        // `--no-capture` shows it.
+        println!("{:18} {:42} verified, tampered refused", case.preset, case.library());
         let kept = deployment.run(&["trigger", "deliveries", &door.trigger]);
         assert_eq!(kept.len(), 1, "{}: {kept:?}", case.preset);
         if case.judges {
