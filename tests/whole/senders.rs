@@ -167,7 +167,7 @@ fn every_sender_is_let_in_by_its_own_signature_and_nobody_else_is() {
             assert_eq!((again.status, &again.json()["duplicate"]), (200, &json!(true)), "{}", case.preset);
         }
         // `--no-capture` shows it.
-        println!("{:18} {:42} verified, tampered refused", case.preset, case.library());
+        eprintln!("{:18} {:42} verified, tampered refused", case.preset, case.library());
         let kept = deployment.run(&["trigger", "deliveries", &door.trigger]);
         assert_eq!(kept.len(), 1, "{}: {kept:?}", case.preset);
         if case.judges {
