@@ -69,7 +69,7 @@ accept: ## Run every test and write the snapshots anew; review them with git dif
 	MIDWATCH_ACCEPT=1 INSTA_UPDATE=always TRYCMD=overwrite scripts/with-services.sh $(NEXTEST) --locked --no-fail-fast
 
 .PHONY: bench-gateway
-bench-gateway: ## Measure the gateway: rules beside two other CELs, what-if, governed calls on PostgreSQL
+bench-gateway: ## Measure the gateway: rules beside two other CELs, what-if, governed calls on PostgreSQL (QUICK=1: fewer)
 	benches/gateway/run.sh
 
 .PHONY: bench

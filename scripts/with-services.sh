@@ -9,6 +9,7 @@
 #   MIDWATCH_TEST_CHROMIUM      path of a Chromium
 #   MIDWATCH_TEST_NODE_MODULES  directory with the packages of tests/package-lock.json
 #   MIDWATCH_AGUI_PYTHON        Python with the packages of tests/agui/requirements.txt
+#   MIDWATCH_MCP_PYTHON         Python with the packages of tests/mcp/requirements.txt
 #   MIDWATCH_TZDATA_PYTHON      Python with the packages of tests/calendar/requirements.txt
 set -euo pipefail
 
@@ -67,10 +68,12 @@ environment() { # environment NAME: tests/NAME/requirements.txt in target/NAME-v
 }
 environment agui
 environment calendar
+environment mcp
 
 exec 9>&-
 export MIDWATCH_TEST_CHROMIUM
 export MIDWATCH_TEST_NODE_MODULES=$modules
 export MIDWATCH_AGUI_PYTHON=$target/agui-venv/bin/python
+export MIDWATCH_MCP_PYTHON=$target/mcp-venv/bin/python
 export MIDWATCH_TZDATA_PYTHON=$target/calendar-venv/bin/python
 exec "$scripts/with-postgres.sh" "$@"

@@ -84,6 +84,10 @@ pub(crate) enum Verb {
     #[cfg(feature = "serve")]
     #[command(subcommand)]
     Bot(verbs::bot::Bot),
+    /// Make MCP servers known, look at their tools, and accept these
+    #[cfg(feature = "serve")]
+    #[command(subcommand)]
+    Mcp(verbs::mcp::Mcp),
     /// Answer calls that a rule says to ask a person about
     #[cfg(feature = "serve")]
     #[command(subcommand)]

@@ -25,6 +25,11 @@ use cli::Cli;
 use failure::Failure;
 
 fn main() -> ExitCode {
+    // Not a verb for people: the same binary stands between us and each program that we start.
+    #[cfg(feature = "serve")]
+    if env::args_os().nth(1).is_some_and(|first| first == midwatch_gateway::child::VERB) {
+        return midwatch_gateway::child::main(env::args_os().skip(2));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return not_understood(&error),

@@ -6,8 +6,10 @@ use midwatch_engine::{Engine, clock, projector, reactor, redeliveries, runner};
 use midwatch_events::{engine::Role, user::Access};
 use midwatch_gateway::{
     Gateway, GatewayOptions,
+    child::Supervisor,
     dialer::{Dialer, Reach},
     notices,
+    tools::{command::Commands, mcp::Mcp},
 };
 use midwatch_ingress::{
     App,
@@ -41,6 +43,8 @@ pub(crate) struct Plan {
     pub(crate) hooks_listen: Option<SocketAddr>,
     pub(crate) public_url: Option<String>,
     pub(crate) workspace_dir: PathBuf,
+    /// How commands are run, if they are.
+    pub(crate) commands: Option<Commands>,
     /// What our own requests may reach.
     pub(crate) reach: Reach,
     /// Nothing starts in this process: it claims no window, follows up nothing, executes nothing.
@@ -120,7 +124,11 @@ fn gateway(plan: &Plan) -> Result<Gateway, Failure> {
         Failure::fault("workspace", format!("cannot use {}: {error}", plan.workspace_dir.display()))
     };
     std::fs::create_dir_all(&workspace_dir).map_err(failed)?;
-    let gateway = Gateway::new(GatewayOptions { workspace_dir });
+    let gateway = Gateway::new(GatewayOptions {
+        workspace_dir,
+        commands: plan.commands.clone(),
+        mcp: Some(Mcp::new(Supervisor::this_binary(), plan.reach)),
+    });
     gateway.map_err(|error| Failure::fault("gateway", format!("the gateway cannot start: {error}")))
 }
 

@@ -19,6 +19,8 @@ pub(crate) mod erase;
 #[cfg(feature = "serve")]
 pub(crate) mod halt;
 #[cfg(feature = "serve")]
+pub(crate) mod mcp;
+#[cfg(feature = "serve")]
 pub(crate) mod notice;
 #[cfg(feature = "serve")]
 pub(crate) mod rebuild;
@@ -67,6 +69,8 @@ pub(crate) async fn run(verb: Verb, globals: &Globals) -> Result<ExitCode, Failu
         Verb::Approval(approval) => Box::pin(approval.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Delivery(delivery) => Box::pin(delivery.run(globals)).await,
+        #[cfg(feature = "serve")]
+        Verb::Mcp(mcp) => Box::pin(mcp.run(globals)).await,
         #[cfg(feature = "serve")]
         Verb::Notice(notice) => Box::pin(notice.run(globals)).await,
         #[cfg(feature = "serve")]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Measures the gateway: twenty rules beside two other implementations of CEL, what-if, and governed calls on PostgreSQL.
-# benches/gateway/run.sh (or `make bench-gateway`). Peers go to target/bench-peers and are used again.
+# benches/gateway/run.sh (or `make bench-gateway`). QUICK=1: a quarter of the governed calls. PROFILE=dev: less to build.
+# Peers go to target/bench-peers and are used again.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)

@@ -43,10 +43,20 @@ impl Decider for Boundary {
     }
 
     fn evolve(&mut self, event: &BoundaryEvent, _at: Micros) {
-        let BoundaryEvent::Published { document } = event;
-        self.document = Some(document.clone());
+        match event {
+            BoundaryEvent::Published { document } => self.document = Some(document.clone()),
+            // They have a stream and a state of their own.
+            BoundaryEvent::ToolServerAdded { .. }
+            | BoundaryEvent::ToolServerRemoved { .. }
+            | BoundaryEvent::ToolAccepted { .. }
+            | BoundaryEvent::ToolDropped { .. } => {}
+        }
     }
 }
+
+mod tools;
+
+pub use tools::{Accepted, Server, ToolServers, ToolsCommand};
 
 #[cfg(test)]
 mod tests {

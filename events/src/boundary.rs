@@ -1,4 +1,5 @@
-//! The boundary: stream `boundary`. The version of a published boundary is its version in this stream.
+//! The boundary: stream `boundary`. The version of a published boundary is its version in this stream. And what lies
+//! beyond it: stream `tools`, the MCP servers whose tools Bots may be granted.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,40 @@ pub enum BoundaryEvent {
     Published {
         /// The whole document, as JSON text.
         document: String,
+    },
+    /// An MCP server is known: its tools can be looked at.
+    #[serde(rename = "boundary.tool_server_added/1")]
+    ToolServerAdded {
+        /// Its name, which is a part of the names of its tools.
+        server: String,
+        /// How it is reached, as JSON text. What it needs to know is sealed under the deployment's key.
+        place: String,
+    },
+    /// An MCP server is not known any more, and none of its tools can be used.
+    #[serde(rename = "boundary.tool_server_removed/1")]
+    ToolServerRemoved {
+        /// Its name.
+        server: String,
+    },
+    /// A person looked at a tool's definition: the tool can be granted and used as long as it is defined so.
+    #[serde(rename = "boundary.tool_accepted/1")]
+    ToolAccepted {
+        /// The server's name.
+        server: String,
+        /// The tool's name there.
+        tool: String,
+        /// Its name, description, schemas and annotations, as canonical JSON text.
+        definition: String,
+        /// The person says that it only reads.
+        reads: bool,
+    },
+    /// A tool is not accepted any more.
+    #[serde(rename = "boundary.tool_dropped/1")]
+    ToolDropped {
+        /// The server's name.
+        server: String,
+        /// The tool's name there.
+        tool: String,
     },
 }
 

@@ -22,6 +22,11 @@ impl StreamName {
     pub fn boundary() -> Self {
         Self("boundary".to_owned())
     }
+    /// The stream of MCP servers and their tools.
+    #[must_use]
+    pub fn tools() -> Self {
+        Self("tools".to_owned())
+    }
     /// The stream of what the whole deployment shares.
     #[must_use]
     pub fn engine() -> Self {

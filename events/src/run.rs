@@ -563,6 +563,8 @@ pub enum RefusalCause {
     Declined,
     /// A person was asked and nobody answered in time.
     Expired,
+    /// The tool is not defined any more as it was when a person accepted it.
+    DefinitionChanged,
 }
 
 /// What became of a call that was let through.

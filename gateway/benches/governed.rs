@@ -31,8 +31,9 @@ use midwatch_gateway::{
 use midwatch_log::testing;
 use serde_json::json;
 
-/// Calls that are timed one after the other.
+/// Calls that are timed one after the other, and seconds of calls at once; with QUICK=1 a quarter of both.
 const ONE_BY_ONE: usize = 400;
+const AT_ONCE_S: u64 = 8;
 const CALLERS: usize = 256;
 
 fn me() -> Origin {
@@ -42,6 +43,10 @@ fn me() -> Origin {
 #[expect(clippy::disallowed_methods, reason = "this measures")]
 fn instant() -> Instant {
     Instant::now()
+}
+
+fn quarter() -> usize {
+    if std::env::var_os("QUICK").is_some() { 4 } else { 1 }
 }
 
 async fn job(engine: &Engine, bot: BotId) -> Job {
@@ -89,7 +94,7 @@ async fn one_by_one(engine: &Engine, gateway: &Gateway, bot: BotId) {
     let job = job(engine, bot).await;
     let stream = StreamName::stored("bench-appends".to_owned());
     let (mut governed, mut bare) = (Vec::new(), Vec::new());
-    for n in 0..ONE_BY_ONE {
+    for n in 0..ONE_BY_ONE / quarter() {
         let start = instant();
         gateway.call(&job, call()).await.unwrap();
         governed.push(start.elapsed());
@@ -109,7 +114,7 @@ async fn all_at_once(engine: &Engine, gateway: &Gateway) {
         let bot = engine.register_bot(&format!("bench {n}"), None, &me(), None).await.unwrap().value;
         jobs.push(job(engine, bot).await);
     }
-    let until = instant() + Duration::from_secs(8);
+    let until = instant() + Duration::from_secs(AT_ONCE_S / quarter() as u64);
     let start = instant();
     let mut callers = tokio::task::JoinSet::new();
     for job in jobs {
@@ -144,7 +149,7 @@ async fn main() {
         halted: false,
     };
     let engine = Engine::open(World::system(), opening).await.unwrap();
-    let gateway = Arc::new(Gateway::new(GatewayOptions { workspace_dir: home.path().join("workspaces") }).unwrap());
+    let gateway = Arc::new(Gateway::new(GatewayOptions::files(home.path().join("workspaces"))).unwrap());
     let bot = engine.register_bot("bench", None, &me(), None).await.unwrap().value;
     one_by_one(&engine, &gateway, bot).await;
     all_at_once(&engine, &gateway).await;

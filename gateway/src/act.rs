@@ -23,10 +23,13 @@ use crate::{
     Gateway,
     decide::{Answer, AnswerKind, Call, Decided, Stop, pause},
     redact::redact_text,
-    tools::ToolResult,
+    tools::{
+        ToolResult, command,
+        mcp::{Asked, parts},
+    },
 };
 
-/// How long a tool may take.
+/// How long a tool may take, unless it says.
 const ACT_MAX: Duration = Duration::from_secs(60);
 
 /// Acts, and answers when the outcome is recorded.
@@ -39,9 +42,10 @@ pub(crate) async fn act(gateway: &Gateway, job: &Job, call: &Call, decided: Deci
     let started = clock.monotonic();
     // A tool has a limit of its own; the run is not silent meanwhile.
     let busy = job.progress.busy();
-    let result = match timeout(ACT_MAX, carry_out(gateway, job, call)).await {
+    let most = time_max(call);
+    let result = match timeout(most, carry_out(gateway, job, call)).await {
         Ok(result) => result,
-        Err(_) => ToolResult::failed(format!("The tool did not come back within {} s.", ACT_MAX.as_secs())),
+        Err(_) => ToolResult::failed(format!("The tool did not come back within {} s.", most.as_secs())),
     };
     let took = clock.monotonic().saturating_sub(started);
     record(job, &decided, &result, took).await?;
@@ -49,7 +53,7 @@ pub(crate) async fn act(gateway: &Gateway, job: &Job, call: &Call, decided: Deci
     job.progress.goes_on(clock.monotonic());
     let kind = if result.ok { AnswerKind::Done } else { AnswerKind::Failed };
     let sentence = (!result.ok).then(|| error_of(&result));
-    Ok(Answer { kind, text: result.text, sentence })
+    Ok(Answer { kind, text: result.text, sentence, circles: false })
 }
 
 async fn carry_out(gateway: &Gateway, job: &Job, call: &Call) -> ToolResult {
@@ -57,9 +61,35 @@ async fn carry_out(gateway: &Gateway, job: &Job, call: &Call) -> ToolResult {
         Ok(arguments) => arguments,
         Err(sentence) => return ToolResult::failed(sentence.clone()),
     };
-    match gateway.workspace(job.opened.bot) {
-        Ok(workspace) => workspace.call(&call.tool, arguments).await,
-        Err(sentence) => ToolResult::failed(format!("The workspace cannot be opened: {sentence}.")),
+    let workspace = match gateway.workspace(job.opened.bot) {
+        Ok(workspace) => workspace,
+        Err(sentence) => return ToolResult::failed(format!("The workspace cannot be opened: {sentence}.")),
+    };
+    match (call.tool.as_str(), gateway.commands(), gateway.mcp()) {
+        (command::RUN_COMMAND, Some(commands), _) => commands.call(&workspace, arguments).await,
+        (name, _, Some(mcp)) if parts(name).is_some() => {
+            match (job.engine.tool_servers().await, job.engine.secrets()) {
+                (Ok(servers), Ok(secrets)) => {
+                    mcp.call(
+                        &servers.state,
+                        secrets,
+                        Asked { bot: job.opened.bot, name, workspace: &workspace },
+                        arguments,
+                    )
+                    .await
+                }
+                (Err(error), _) | (_, Err(error)) => ToolResult::failed(error.to_string()),
+            }
+        }
+        _ => workspace.call(&call.tool, arguments).await,
+    }
+}
+
+/// How long a call may take. A command says it.
+fn time_max(call: &Call) -> Duration {
+    match (&call.arguments, call.tool.as_str()) {
+        (Ok(arguments), command::RUN_COMMAND) => command::time_max(arguments),
+        _ => ACT_MAX,
     }
 }
 

@@ -17,7 +17,6 @@ use midwatch_events::{
 };
 
 use crate::{
-    Gateway,
     canonical::canonical,
     decide::{Call, Stop, Weighed},
     resolve::Resolved,
@@ -29,15 +28,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 const LOOK: Duration = Duration::from_secs(5);
 
 /// What an approval of this call would be bound to: Bot, tool, the tool's definition, target, arguments and boundary.
-pub(crate) fn digest(
-    gateway: &Gateway,
-    job: &Job,
-    call: &Call,
-    resolved: &Resolved,
-    boundary: u64,
-) -> Result<Digest, EngineError> {
-    let definition = gateway.tools().iter().find(|tool| tool.name == call.tool);
-    let definition = definition.map(|tool| format!("{}\n{}", tool.description, canonical(&tool.parameters)));
+pub(crate) fn digest(job: &Job, call: &Call, resolved: &Resolved, boundary: u64) -> Result<Digest, EngineError> {
     let arguments = match &call.arguments {
         Ok(arguments) => canonical(arguments),
         Err(text) => text.clone(),
@@ -46,7 +37,7 @@ pub(crate) fn digest(
         b"approval",
         job.opened.bot.uuid().as_bytes(),
         call.tool.as_bytes(),
-        definition.unwrap_or_default().as_bytes(),
+        resolved.definition.as_deref().unwrap_or_default().as_bytes(),
         &resolved.fingerprint.0,
         arguments.as_bytes(),
         &boundary.to_be_bytes(),

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use midwatch_boundary::{Judgement, Unattended, Verdict as Said};
+use midwatch_boundary::{BoundaryDoc, Judgement, Unattended, Verdict as Said};
 use midwatch_commands::{
     Decider, Refusal,
     bot::Bot,
+    boundary::ToolServers,
     repeat::{Attempted, Counted, Repeat, RepeatCommand},
     run::{Run, RunCommand, cycles},
 };
@@ -27,6 +28,10 @@ use serde_json::{Value, json};
 use crate::{
     Gateway, act, approval,
     resolve::{Resolved, of_the_bot, resolve},
+    tools::{
+        granted,
+        mcp::{Asked, parts},
+    },
 };
 
 /// One tool call, as the Bot or the recording asks for it.
@@ -61,6 +66,8 @@ pub struct Answer {
     pub text: String,
     /// One sentence for people, where it did not work.
     pub sentence: Option<String>,
+    /// It was refused by a rule about repetition.
+    pub circles: bool,
 }
 
 /// How a call came out.
@@ -112,6 +119,7 @@ pub(crate) struct Decided {
     pub(crate) sentence: Option<String>,
     pub(crate) event: uuid::Uuid,
     counts: Counts,
+    circles: bool,
 }
 
 /// What was counted when a call was made. One that is decided again, after a person was asked, is the same attempt.
@@ -129,10 +137,12 @@ struct Basis {
     bot: Loaded<Bot>,
     halt_version: u64,
     boundary: (Option<String>, u64),
+    servers: Loaded<ToolServers>,
     now: Micros,
 }
 
 /// One try to decide.
+#[derive(Clone, Copy)]
 struct Try<'c> {
     job: &'c Job,
     call: &'c Call,
@@ -140,6 +150,8 @@ struct Try<'c> {
     /// What was counted when it was made, where it was decided before.
     counts: Option<Counts>,
     contended: bool,
+    /// Why it is refused whatever the rules say: the tool is not what was accepted.
+    changed: Option<&'c str>,
 }
 
 impl Gateway {
@@ -162,7 +174,8 @@ impl Gateway {
         let id = CallId::new(job.engine.world().uuid());
         let mut counts = None;
         loop {
-            let decided = self.decide(job, call, id, counts).await?;
+            let changed = self.changed(job, call).await?;
+            let decided = self.decide(job, call, id, counts, changed.as_deref()).await?;
             match decided.decision.decision {
                 DecisionKind::Allowed => return Ok(Passed::Allowed(Box::new(decided))),
                 DecisionKind::Refused => return Ok(Passed::Refused(refused(&decided))),
@@ -173,16 +186,39 @@ impl Gateway {
         }
     }
 
+    /// Whether the tool of an MCP server is not what was accepted, in a sentence. Looked at only where the Bot may use
+    /// it at all: a server is not even started for one that may not.
+    async fn changed(&self, job: &Job, call: &Call) -> Result<Option<String>, Stop> {
+        let (Some(mcp), Some(_), Whose::Ours) = (self.mcp(), parts(&call.tool), call.whose) else { return Ok(None) };
+        let bot = job.engine.load::<Bot>(&StreamName::bot(job.opened.bot)).await?.state;
+        if bot.retired || !granted(&bot.tools, &call.tool, job.opened.unattended) {
+            return Ok(None);
+        }
+        let servers = job.engine.tool_servers().await?.state;
+        let Ok(workspace) = self.workspace(job.opened.bot) else { return Ok(None) };
+        let asked = Asked { bot: job.opened.bot, name: &call.tool, workspace: &workspace };
+        let _busy = job.progress.busy();
+        Ok(mcp.changed(&servers, job.engine.secrets()?, asked).await)
+    }
+
     #[tracing::instrument(name = "decide", level = "debug", skip_all)]
-    async fn decide(&self, job: &Job, call: &Call, id: CallId, counts: Option<Counts>) -> Result<Decided, Stop> {
+    async fn decide(
+        &self,
+        job: &Job,
+        call: &Call,
+        id: CallId,
+        counts: Option<Counts>,
+        changed: Option<&str>,
+    ) -> Result<Decided, Stop> {
+        let this = Try { job, call, id, counts, contended: false, changed };
         for attempt in 0..TRIES {
-            if let Some(decided) = self.decide_once(Try { job, call, id, counts, contended: false }).await? {
+            if let Some(decided) = self.decide_once(this).await? {
                 return Ok(decided);
             }
             pause(job, attempt).await;
         }
         // Too many processes make the same call at once: refused, and that is recorded too, without the count.
-        match self.decide_once(Try { job, call, id, counts, contended: true }).await? {
+        match self.decide_once(Try { contended: true, ..this }).await? {
             Some(decided) => Ok(decided),
             None => Err(Stop::Engine(EngineError::Fault("the call could not be decided; try again".to_owned()))),
         }
@@ -191,17 +227,8 @@ impl Gateway {
     /// One try; none when something it rests on has changed meanwhile.
     async fn decide_once(&self, this: Try<'_>) -> Result<Option<Decided>, Stop> {
         let Try { job, call, id, .. } = this;
-        let basis = basis(job).await?;
-        let granted = basis.bot.state.tools.contains(&call.tool) && !basis.bot.state.retired;
-        let secrets = job.engine.secrets()?;
-        let mut resolved = match call.whose {
-            Whose::Ours => resolve(self.tools(), secrets, &call.tool, &call.arguments, granted),
-            Whose::TheBots => of_the_bot(secrets, &call.tool, &call.arguments),
-        };
-        if this.contended {
-            let sentence = "too many processes make this call at once".to_owned();
-            resolved.refusal = Some((RefusalCause::Contended, sentence));
-        }
+        let basis = basis(job, call).await?;
+        let mut resolved = self.look(&this, &basis)?;
         let stream = StreamName::repeat(job.opened.bot, &resolved.fingerprint.0);
         // Equal calls of one process follow each other here, and each is counted with those before it. A call that is
         // decided again was counted when it was made.
@@ -217,7 +244,7 @@ impl Gateway {
         self.fill(job, &basis, counts, &mut resolved);
         let judgement = self.judged(&basis, &resolved).await;
         let mut weighed = weigh(job.opened.unattended, call.whose, &resolved, judgement.as_ref());
-        let digest = approval::digest(self, job, call, &resolved, basis.boundary.1)?;
+        let digest = approval::digest(job, call, &resolved, basis.boundary.1)?;
         let anew = approval::weigh(&basis.run.state, &digest, job, &mut weighed);
         let decision = decision(&this, &basis, &resolved, counts, judgement.as_ref(), &weighed);
 
@@ -251,12 +278,39 @@ impl Gateway {
         plan.condition(StreamName::halt(), basis.halt_version);
         plan.condition(StreamName::boundary(), basis.boundary.1);
         plan.condition(StreamName::bot(job.opened.bot), basis.bot.version);
+        if parts(&call.tool).is_some() {
+            plan.condition(StreamName::tools(), basis.servers.version);
+        }
         let committed = match turn {
             Some(turn) => turn.submit(plan, &attempts).await?,
             None => plan.commit(job.engine.log()).await?,
         };
-        let sentence = weighed.sentence;
-        Ok(committed.map(|_| Decided { decision, resolved, sentence, event: event.unwrap_or_default(), counts }))
+        let circles = circles(&decision, basis.boundary.0.as_deref());
+        let (sentence, event) = (weighed.sentence, event.unwrap_or_default());
+        Ok(committed.map(|_| Decided { decision, resolved, sentence, event, counts, circles }))
+    }
+
+    /// What the call is about, and why it can be refused before any rule is asked.
+    fn look(&self, this: &Try<'_>, basis: &Basis) -> Result<Resolved, Stop> {
+        let Try { job, call, .. } = *this;
+        let bot = &basis.bot.state;
+        let granted = granted(&bot.tools, &call.tool, job.opened.unattended) && !bot.retired;
+        let secrets = job.engine.secrets()?;
+        let mut resolved = match call.whose {
+            Whose::Ours => {
+                let tools = self.tools(&basis.servers.state);
+                resolve(&tools, secrets, &call.tool, &call.arguments, granted)
+            }
+            Whose::TheBots => of_the_bot(secrets, &call.tool, &call.arguments),
+        };
+        if let Some(sentence) = this.changed {
+            resolved.refusal.get_or_insert((RefusalCause::DefinitionChanged, sentence.to_owned()));
+        }
+        if this.contended {
+            let sentence = "too many processes make this call at once".to_owned();
+            resolved.refusal = Some((RefusalCause::Contended, sentence));
+        }
+        Ok(resolved)
     }
 
     /// What rules can read besides the target.
@@ -300,13 +354,26 @@ impl Gateway {
     }
 }
 
-async fn basis(job: &Job) -> Result<Basis, Stop> {
+async fn basis(job: &Job, call: &Call) -> Result<Basis, Stop> {
     let engine = &job.engine;
     let (run, bot) = (StreamName::run(job.run), StreamName::bot(job.opened.bot));
     let now = async { engine.log().store_time().await.map_err(EngineError::from) };
-    let (run, bot, halt, boundary, now) =
-        tokio::try_join!(engine.load::<Run>(&run), engine.load::<Bot>(&bot), engine.halt(), engine.boundary(), now)?;
-    Ok(Basis { run, bot, halt_version: halt.version, boundary, now })
+    // Read only where it matters: most calls are of our own tools.
+    let servers = async {
+        match parts(&call.tool) {
+            Some(_) => engine.tool_servers().await,
+            None => Ok(Loaded::default()),
+        }
+    };
+    let (run, bot, halt, boundary, servers, now) = tokio::try_join!(
+        engine.load::<Run>(&run),
+        engine.load::<Bot>(&bot),
+        engine.halt(),
+        engine.boundary(),
+        servers,
+        now
+    )?;
+    Ok(Basis { run, bot, halt_version: halt.version, boundary, servers, now })
 }
 
 fn counted(job: &Job, basis: &Basis, resolved: &Resolved, repeats: &Repeat) -> Counts {
@@ -448,7 +515,18 @@ fn attempted(job: &Job, id: CallId, basis: &Basis, resolved: &Resolved) -> Attem
 fn refused(decided: &Decided) -> Answer {
     let reason = decided.sentence.clone().unwrap_or_default();
     let text = json!({"ok": false, "refused": true, "reason": reason, "rule": decided.decision.rule});
-    Answer { kind: AnswerKind::Refused, text: text.to_string(), sentence: Some(reason) }
+    let (text, circles) = (text.to_string(), decided.circles);
+    Answer { kind: AnswerKind::Refused, text, sentence: Some(reason), circles }
+}
+
+/// Whether a call was refused by a rule that reads how often it was made.
+fn circles(decision: &Decision, document: Option<&str>) -> bool {
+    let (Some(RefusalCause::Rule), Some(decided), Some(document)) = (decision.refusal, &decision.rule, document) else {
+        return false;
+    };
+    let document = BoundaryDoc::parse(document).ok();
+    let rule = document.as_ref().and_then(|document| document.rules.iter().find(|rule| rule.id == *decided));
+    rule.is_some_and(|rule| rule.when.contains("repeat."))
 }
 
 /// The word that stands for a value on the wire.

@@ -145,6 +145,23 @@ pub struct Dialer {
     reach: Reach,
 }
 
+/// A client whose answers may go on for long, and which stays within reach all the same.
+///
+/// # Errors
+/// There is no TLS to be had.
+pub(crate) fn streaming(reach: Reach, patience: Duration) -> Result<Client, reqwest::Error> {
+    builder(reach, patience, Arc::new(SystemNames)).build()
+}
+
+fn builder(reach: Reach, patience: Duration, names: Arc<dyn Names>) -> reqwest::ClientBuilder {
+    Client::builder()
+        .dns_resolver(Judging { reach, names })
+        .redirect(Policy::none())
+        .no_proxy()
+        .connect_timeout(patience)
+        .user_agent(concat!("midwatch/", env!("CARGO_PKG_VERSION")))
+}
+
 impl Dialer {
     /// A dialer whose requests last at most `patience`.
     ///
@@ -155,14 +172,7 @@ impl Dialer {
     }
 
     fn asking(reach: Reach, patience: Duration, names: Arc<dyn Names>) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .dns_resolver(Judging { reach, names })
-            .redirect(Policy::none())
-            .no_proxy()
-            .timeout(patience)
-            .connect_timeout(patience)
-            .user_agent(concat!("midwatch/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let client = builder(reach, patience, names).timeout(patience).build()?;
         Ok(Self { client, reach })
     }
 

@@ -74,6 +74,16 @@ fn stopped(stop: &Stop) -> Ending {
     }
 }
 
+/// Its last call was refused because it had been made too often: whatever the Bot says of itself, it did not finish.
+fn circling(error: String) -> Ending {
+    Ending {
+        outcome: Outcome::Stopped,
+        reason: Some(Reason::Repeat),
+        headline: headline(&format!("It was going in circles. {error}")),
+        error: Some(error),
+    }
+}
+
 /// What went wrong may hold what a tool or a Bot said.
 fn failed(reason: Reason, sentence: String) -> Ending {
     let sentence = redact_text(&sentence);

@@ -6,14 +6,15 @@ use std::{
 };
 
 use midwatch_boundary::{BoundaryDoc, Compiled, Judge, Judgement, compile_lenient};
-use midwatch_commands::run::APPROVAL_S;
+use midwatch_commands::{boundary::ToolServers, run::APPROVAL_S};
 use midwatch_engine::{EngineError, runner::Executor};
 use midwatch_events::id::BotId;
 use tokio::sync::oneshot;
 
 use crate::{
+    child,
     executor::Work,
-    tools::{ToolDefinition, files},
+    tools::{ToolDefinition, command, command::Commands, files, mcp, mcp::Mcp},
 };
 
 /// How a gateway is set up.
@@ -21,6 +22,18 @@ use crate::{
 pub struct GatewayOptions {
     /// The directory that holds one workspace per Bot.
     pub workspace_dir: PathBuf,
+    /// How commands are run; none where the deployment has not turned them on.
+    pub commands: Option<Commands>,
+    /// How MCP servers are reached; none where they are not.
+    pub mcp: Option<Mcp>,
+}
+
+impl GatewayOptions {
+    /// Nothing but files.
+    #[must_use]
+    pub fn files(workspace_dir: impl Into<PathBuf>) -> Self {
+        Self { workspace_dir: workspace_dir.into(), commands: None, mcp: None }
+    }
 }
 
 /// The gateway of one process. Cheap to clone.
@@ -52,8 +65,15 @@ impl Gateway {
     /// # Errors
     /// The system has no threads to give.
     pub fn asking(options: GatewayOptions, approval_s: i64) -> std::io::Result<Self> {
+        if options.commands.is_some() {
+            // A command belongs to the same account, and our environment holds our key.
+            child::hide()?;
+        }
         let judge = Judge::new(2)?;
-        let tools = files::definitions();
+        let mut tools = files::definitions();
+        if options.commands.is_some() {
+            tools.push(command::definition());
+        }
         Ok(Self { inner: Arc::new(Inner { options, judge, compiled: Mutex::new(None), tools, approval_s }) })
     }
 
@@ -68,10 +88,24 @@ impl Gateway {
         Arc::new(Work::new(self.clone()))
     }
 
-    /// All tools there are; a Bot is granted some of them.
+    /// How commands are run, if they are.
+    pub(crate) fn commands(&self) -> Option<&Commands> {
+        self.inner.options.commands.as_ref()
+    }
+
+    /// How MCP servers are reached, if they are.
+    pub(crate) fn mcp(&self) -> Option<&Mcp> {
+        self.inner.options.mcp.as_ref()
+    }
+
+    /// All tools there are: this binary's, and those of MCP servers as they were accepted. A Bot is granted some.
     #[must_use]
-    pub fn tools(&self) -> &[ToolDefinition] {
-        &self.inner.tools
+    pub fn tools(&self, servers: &ToolServers) -> Vec<ToolDefinition> {
+        let mut tools = self.inner.tools.clone();
+        if self.mcp().is_some() {
+            tools.extend(mcp::definitions(servers));
+        }
+        tools
     }
 
     /// Where a Bot's files are.

@@ -8,6 +8,7 @@ pub mod approval;
 pub mod bots;
 pub mod brief;
 mod canonical;
+pub mod child;
 pub mod decide;
 pub mod dialer;
 pub mod executor;

@@ -2,7 +2,7 @@
 
 use midwatch_boundary::{BoundaryDoc, Finding, check, check_args};
 
-use crate::tools::{argument_names, files};
+use crate::tools::{argument_names, built_in};
 
 /// Why a boundary is not published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Unpublishable {
 pub fn publishable(document: &str) -> Result<BoundaryDoc, Unpublishable> {
     let document = BoundaryDoc::parse(document).map_err(|error| Unpublishable::Document(error.to_string()))?;
     check(&document).map_err(Unpublishable::Rules)?;
-    let findings = check_args(&document, &argument_names(&files::definitions()));
+    let findings = check_args(&document, &argument_names(&built_in()));
     if findings.is_empty() { Ok(document) } else { Err(Unpublishable::Rules(findings)) }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     canonical::canonical,
     redact::{redact, redact_text},
-    tools::{Target, ToolDefinition, files},
+    tools::{Target, ToolDefinition, command, target},
 };
 
 /// Longer text in recorded arguments is replaced by its length and keyed digest, in bytes. Rules see the same.
@@ -31,6 +31,8 @@ pub struct Resolved {
     pub fingerprint: Digest,
     /// The same for people.
     pub readable: String,
+    /// The tool as the Bot is offered it, in words; none where there is no such tool.
+    pub definition: Option<String>,
     /// Why it can be refused before any rule is asked.
     pub refusal: Option<(RefusalCause, String)>,
 }
@@ -51,14 +53,15 @@ pub fn resolve(
     if let Value::Object(members) = &recorded {
         context.args.clone_from(members);
     }
-    let canonical = canonical(&value);
+    let same = canonical(&value);
     let mut resolved = Resolved {
         intent: definition.map_or("", |known| known.intent.as_str()),
         read: definition.is_some_and(|known| known.intent.reads()),
         context,
         recorded,
-        fingerprint: secrets.fingerprint(&[tool.as_bytes(), canonical.as_bytes()]),
+        fingerprint: secrets.fingerprint(&[tool.as_bytes(), same.as_bytes()]),
         readable: named(tool),
+        definition: definition.map(|known| format!("{}\n{}", known.description, canonical(&known.parameters))),
         refusal: None,
     };
     resolved.context.intent = resolved.intent.to_owned();
@@ -69,10 +72,16 @@ pub fn resolve(
         return resolved;
     }
     if !granted {
-        let sentence = format!("this Bot is not granted {tool}; an admin can grant it");
+        let sentence = match tool {
+            command::RUN_COMMAND => {
+                let grant = command::RUN_COMMAND_UNATTENDED;
+                format!("this Bot is not granted {tool} while nobody is watching; an admin can grant {grant}")
+            }
+            _ => format!("this Bot is not granted {tool}; an admin can grant it"),
+        };
         resolved.refusal = Some((RefusalCause::NotGranted, sentence));
     }
-    let target = arguments.as_ref().map_err(Clone::clone).and_then(|arguments| files::target(tool, arguments));
+    let target = arguments.as_ref().map_err(Clone::clone).and_then(|arguments| target(tool, arguments));
     match target {
         Ok(Target::File(file)) => {
             resolved.fingerprint = secrets.fingerprint(&[tool.as_bytes(), b"file", file.path.as_bytes()]);
@@ -81,6 +90,18 @@ pub fn resolve(
             resolved.context.file_path = redact_text(&file.path);
             resolved.context.file_name = redact_text(&file.name);
             resolved.context.file_extension = redact_text(&file.extension);
+        }
+        Ok(Target::Command(command)) => {
+            resolved.fingerprint = secrets.fingerprint(&[tool.as_bytes(), b"command", command.as_bytes()]);
+            let shown = redact_text(&command);
+            resolved.readable = format!("{tool} {}", cut(&shown));
+            resolved.context.command = shown;
+        }
+        Ok(Target::Mcp { server, tool: name }) => {
+            // Server and tool are in the name, and everything else in the arguments: the fingerprint has both.
+            resolved.context.mcp_effect = if resolved.read { "read" } else { "write" }.to_owned();
+            resolved.readable = format!("{} {}", named(tool), cut(&redact_text(&resolved.recorded.to_string())));
+            (resolved.context.mcp_server, resolved.context.mcp_tool) = (server, name);
         }
         Err(sentence) => {
             resolved.refusal.get_or_insert((RefusalCause::BadArguments, sentence));
@@ -139,6 +160,7 @@ fn cut(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::files;
     use serde_json::json;
 
     fn look(tool: &str, arguments: Value) -> Resolved {

@@ -3,7 +3,9 @@
 //! A tool family says three things: the [`ToolDefinition`]s it offers, the [`Target`] a call is about (before anything
 //! acts, so that the boundary can judge it), and how a call is carried out.
 
+pub mod command;
 pub mod files;
+pub mod mcp;
 
 use std::collections::BTreeSet;
 
@@ -18,6 +20,12 @@ pub enum Intent {
     ReadFile,
     /// Write a file of the workspace.
     WriteFile,
+    /// Run a command in the workspace.
+    RunCommand,
+    /// Use a tool of an MCP server that only reads.
+    ReadTool,
+    /// Use a tool of an MCP server that may write.
+    WriteTool,
 }
 
 impl Intent {
@@ -25,8 +33,8 @@ impl Intent {
     #[must_use]
     pub const fn reads(self) -> bool {
         match self {
-            Self::ListFiles | Self::ReadFile => true,
-            Self::WriteFile => false,
+            Self::ListFiles | Self::ReadFile | Self::ReadTool => true,
+            Self::WriteFile | Self::RunCommand | Self::WriteTool => false,
         }
     }
 
@@ -37,6 +45,9 @@ impl Intent {
             Self::ListFiles => "list_files",
             Self::ReadFile => "read_file",
             Self::WriteFile => "write_file",
+            Self::RunCommand => "run_command",
+            Self::ReadTool => "read_tool",
+            Self::WriteTool => "write_tool",
         }
     }
 }
@@ -66,6 +77,55 @@ pub fn argument_names(tools: &[ToolDefinition]) -> BTreeSet<String> {
 pub enum Target {
     /// A file or directory of the Bot's workspace.
     File(FileTarget),
+    /// A command: `command`.
+    Command(String),
+    /// A tool of an MCP server: `mcp.server`, `mcp.tool`. The arguments make the call what it is.
+    Mcp {
+        /// The server's name.
+        server: String,
+        /// The tool's name there.
+        tool: String,
+    },
+}
+
+/// The tools this binary has, whether the deployment has turned them on or not.
+#[must_use]
+pub fn built_in() -> Vec<ToolDefinition> {
+    let mut tools = files::definitions();
+    tools.push(command::definition());
+    tools
+}
+
+/// What a Bot can be granted of what this binary has: names, and what they are for.
+#[must_use]
+pub fn grants() -> Vec<(String, String)> {
+    let mut grants: Vec<_> = built_in().into_iter().map(|tool| (tool.name, tool.description)).collect();
+    let unattended = "Runs a shell command while nobody is watching, too.".to_owned();
+    grants.push((command::RUN_COMMAND_UNATTENDED.to_owned(), unattended));
+    grants
+}
+
+/// Whether a Bot with these grants may use a tool. Commands need a grant of their own where nobody is watching.
+#[must_use]
+pub fn granted(grants: &BTreeSet<String>, tool: &str, unattended: bool) -> bool {
+    match tool {
+        command::RUN_COMMAND if unattended => grants.contains(command::RUN_COMMAND_UNATTENDED),
+        command::RUN_COMMAND => grants.contains(tool) || grants.contains(command::RUN_COMMAND_UNATTENDED),
+        _ => grants.contains(tool),
+    }
+}
+
+/// What a call is about, from its arguments alone: nothing is opened.
+///
+/// # Errors
+/// The sentence says which argument is wrong, is missing or is not known.
+pub fn target(tool: &str, arguments: &Value) -> Result<Target, String> {
+    match (tool, mcp::parts(tool)) {
+        (_, Some(_)) if !arguments.is_object() => Err(format!("The arguments of {tool} must be a JSON object.")),
+        (_, Some((server, name))) => Ok(Target::Mcp { server: server.to_owned(), tool: name.to_owned() }),
+        (command::RUN_COMMAND, None) => command::target(arguments),
+        (_, None) => files::target(tool, arguments),
+    }
 }
 
 /// A path in the workspace. It is text: whether anything is there is not known.
@@ -102,6 +162,16 @@ impl ToolResult {
     /// The tool did not do it, and why.
     #[must_use]
     pub fn failed(sentence: impl Into<String>) -> Self {
-        Self { ok: false, text: json!({ "ok": false, "error": sentence.into() }).to_string() }
+        Self::failed_with(sentence, Value::Null)
+    }
+
+    /// The same, with more for the Bot; `members` is a JSON object.
+    #[must_use]
+    pub fn failed_with(sentence: impl Into<String>, members: Value) -> Self {
+        let mut answer = json!({ "ok": false, "error": sentence.into() });
+        if let (Value::Object(answer), Value::Object(members)) = (&mut answer, members) {
+            answer.extend(members);
+        }
+        Self { ok: false, text: answer.to_string() }
     }
 }

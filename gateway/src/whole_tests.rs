@@ -40,7 +40,7 @@ impl Process {
     async fn start(url: &str, home: &Path) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let engine = engine(url, home).await;
-        let gateway = Gateway::new(GatewayOptions { workspace_dir: home.join("workspaces") }).unwrap();
+        let gateway = Gateway::new(GatewayOptions::files(home.join("workspaces"))).unwrap();
         let (stop, stopped) = watch::channel(false);
         let mut roles = JoinSet::new();
         roles.spawn(clock::run(engine.clone(), stopped.clone()));
@@ -197,6 +197,27 @@ async fn a_rule_that_knows_nobody_is_watching_refuses_the_step_and_ends_the_run_
     assert_eq!(decision.matched, ["look-only", "rest"]);
     assert_eq!(decision.boundary, 2);
     assert!(!home.path().join("workspaces").join(bot.to_string()).join("a.txt").exists());
+    process.stop().await;
+}
+
+// G10.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_stopped_for_going_in_circles_says_so() {
+    let (url, _guard) = testing::fresh_sqlite();
+    let home = TempDir::new().unwrap();
+    let process = Process::start(&url, home.path()).await;
+    let engine = &process.engine;
+    let document = json!({"rules": [
+        {"id": "circles", "name": "No circles", "verdict": "deny", "when": "repeat.count >= 3"},
+        {"id": "rest", "name": "The rest", "verdict": "allow", "when": "true"},
+    ]});
+    engine.publish_boundary(&document.to_string(), "", None, &me(), None).await.unwrap();
+    let bot = bot(engine, None).await;
+    let step = json!({"tool": "computer_write_file", "arguments": {"path": "same.txt", "contents": "x"}});
+    let routine = routine(engine, bot, YEARLY, recording(&json!(vec![step; 4]))).await;
+    let run = engine.run_now(routine, &me(), None).await.unwrap().value;
+    assert_eq!(ended(engine, run).await, (Outcome::Stopped, Some(Reason::Repeat)));
+    assert_eq!(decisions(engine, run).await.len(), 3);
     process.stop().await;
 }
 
@@ -528,6 +549,6 @@ async fn reads_are_counted_against_higher_thresholds() {
 fn an_executor_can_be_shared() {
     fn shared<T: Send + Sync>(_: &T) {}
     let home = TempDir::new().unwrap();
-    let gateway = Gateway::new(GatewayOptions { workspace_dir: home.path().to_owned() }).unwrap();
+    let gateway = Gateway::new(GatewayOptions::files(home.path().to_owned())).unwrap();
     shared(&Arc::new(gateway.executor()));
 }

@@ -42,8 +42,15 @@ impl Projection for Boundaries {
 
     fn keys(event: &AnyEvent, recorded: &Recorded) -> Vec<String> {
         match event {
-            AnyEvent::Boundary(..) => vec![padded(recorded.version)],
-            AnyEvent::Bot(_)
+            AnyEvent::Boundary(BoundaryEvent::Published { .. }, _) => vec![padded(recorded.version)],
+            AnyEvent::Boundary(
+                BoundaryEvent::ToolServerAdded { .. }
+                | BoundaryEvent::ToolServerRemoved { .. }
+                | BoundaryEvent::ToolAccepted { .. }
+                | BoundaryEvent::ToolDropped { .. },
+                _,
+            )
+            | AnyEvent::Bot(_)
             | AnyEvent::Delivery(..)
             | AnyEvent::Engine(..)
             | AnyEvent::Repeat(..)
@@ -68,7 +75,14 @@ impl Projection for Boundaries {
                 };
                 rows.put(&padded(recorded.version), row);
             }
-            AnyEvent::Bot(_)
+            AnyEvent::Boundary(
+                BoundaryEvent::ToolServerAdded { .. }
+                | BoundaryEvent::ToolServerRemoved { .. }
+                | BoundaryEvent::ToolAccepted { .. }
+                | BoundaryEvent::ToolDropped { .. },
+                _,
+            )
+            | AnyEvent::Bot(_)
             | AnyEvent::Delivery(..)
             | AnyEvent::Engine(..)
             | AnyEvent::Repeat(..)

@@ -13,8 +13,16 @@ mod diff;
 mod views;
 
 use midwatch_commands::{
-    Decider, bot::Bot, boundary::Boundary, delivery::Delivery, engine::Engine, repeat::Repeat, routine::Routine,
-    run::Run, trigger::Trigger, user::User,
+    Decider,
+    bot::Bot,
+    boundary::{Boundary, ToolServers},
+    delivery::Delivery,
+    engine::Engine,
+    repeat::Repeat,
+    routine::Routine,
+    run::Run,
+    trigger::Trigger,
+    user::User,
 };
 use midwatch_events::{Micros, StreamName};
 use midwatch_log::Log;
@@ -107,11 +115,12 @@ async fn folded(log: &Log, stream: &StreamName, until: Option<Moment>) -> Result
         "repeat" => fold::<Repeat>(log, stream, until, views::repeat).await,
         "routine" => fold::<Routine>(log, stream, until, views::routine).await,
         "run" => fold::<Run>(log, stream, until, views::run).await,
+        "tools" => fold::<ToolServers>(log, stream, until, views::tools).await,
         "trigger" => fold::<Trigger>(log, stream, until, views::trigger).await,
         "user" | "token" => fold::<User>(log, stream, until, views::user).await,
         _ => Err(ReplayError::BadRequest(format!(
             "`{stream}` is no stream; streams are boundary, engine, halt, and bot-ID, delivery-ID, process-ID, \
-             repeat-BOT-FINGERPRINT, routine-ID, run-ID, token-ID, trigger-ID, user-ID"
+             repeat-BOT-FINGERPRINT, routine-ID, run-ID, token-ID, tools, trigger-ID, user-ID"
         ))),
     }
 }

@@ -28,6 +28,14 @@ pub(crate) fn title(event: &AnyEvent, recorded: &Recorded) -> String {
         AnyEvent::Boundary(BoundaryEvent::Published { .. }, _) => {
             format!("Boundary version {} published", recorded.version)
         }
+        AnyEvent::Boundary(BoundaryEvent::ToolServerAdded { server, .. }, _) => format!("MCP server {server} added"),
+        AnyEvent::Boundary(BoundaryEvent::ToolServerRemoved { server }, _) => format!("MCP server {server} removed"),
+        AnyEvent::Boundary(BoundaryEvent::ToolAccepted { server, tool, .. }, _) => {
+            format!("Tool {tool} of MCP server {server} accepted as it is defined")
+        }
+        AnyEvent::Boundary(BoundaryEvent::ToolDropped { server, tool }, _) => {
+            format!("Tool {tool} of MCP server {server} not accepted any more")
+        }
         AnyEvent::Delivery(event, _) => of_delivery(event),
         AnyEvent::Engine(event, _) => of_engine(event),
         AnyEvent::Routine(event, _) => of_routine(event),

@@ -142,6 +142,7 @@ impl Place {
             listen,
             hooks_listen: None,
             public_url: None,
+            commands: None,
             workspace_dir: self.dir.join("workspaces"),
             reach: midwatch_gateway::dialer::Reach::Public,
             halted: false,

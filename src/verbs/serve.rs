@@ -2,10 +2,14 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use midwatch_engine::{Engine, deployment::state_dir, world::World};
 use midwatch_events::engine::Role;
-use midwatch_gateway::dialer::Reach;
+use midwatch_gateway::{
+    child::{Network, Supervisor},
+    dialer::Reach,
+    tools::command::Commands,
+};
 use serde_json::json;
 
 use crate::{
@@ -37,12 +41,37 @@ pub(crate) struct Serve {
     /// Where the Bots' workspaces are; runners on several machines need one they share [default: beside the state]
     #[arg(long, value_name = "DIR")]
     workspace_dir: Option<PathBuf>,
+    /// Whether Bots that are granted it may run commands: `offline` ones touch their workspace and reach nothing over
+    /// TCP, `network` ones reach what this machine does, `unconfined` ones may touch whatever this account may
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = CommandsAre::Off, env = "MIDWATCH_COMMANDS")]
+    commands: CommandsAre,
     /// Let notices be posted to this machine and its networks too, and not to public addresses alone
     #[arg(long)]
     allow_private_addresses: bool,
     /// Start nothing in this process (also MIDWATCH_SCHEDULER=off)
     #[arg(long)]
     halted: bool,
+}
+
+/// How commands are run.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CommandsAre {
+    Off,
+    Offline,
+    Network,
+    Unconfined,
+}
+
+impl CommandsAre {
+    fn plan(self) -> Option<Commands> {
+        let confined = match self {
+            Self::Off => return None,
+            Self::Offline => Some(Network::None),
+            Self::Network => Some(Network::Any),
+            Self::Unconfined => None,
+        };
+        Some(Commands { supervisor: Supervisor::this_binary(), confined })
+    }
 }
 
 fn role(text: &str) -> Result<Role, String> {
@@ -61,6 +90,7 @@ impl Serve {
             hooks_listen: self.hooks_listen,
             public_url: self.public_url.clone(),
             workspace_dir: self.workspace_dir.clone().unwrap_or(workspace_dir),
+            commands: self.commands.plan(),
             reach: if self.allow_private_addresses { Reach::Private } else { Reach::Public },
             halted: opening.halted,
         };

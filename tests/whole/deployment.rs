@@ -69,7 +69,7 @@ impl Deployment {
 
     /// Runs a verb with `--json` and gives its lines; it must succeed.
     pub(crate) fn run(&self, arguments: &[&str]) -> Vec<Value> {
-        let output = self.command().args(arguments).arg("--json").output().unwrap();
+        let output = self.command().arg("--json").args(arguments).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{arguments:?}: {out}{err}");
         // A list is one array, possibly over many lines; `audit` answers one row a line.

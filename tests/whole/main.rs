@@ -2,13 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod alertmanager;
+mod commands;
 mod deployment;
 mod hostile;
 mod http;
 mod idle;
 mod killed;
 mod ledger;
+mod mcp;
 mod operated;
 mod payloads;
+mod place;
 mod senders;
 mod soaked;

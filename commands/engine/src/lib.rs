@@ -43,6 +43,7 @@ pub mod runs;
 pub mod secrets;
 #[cfg(test)]
 mod tests;
+mod tools;
 pub mod triggers;
 mod upkeep;
 pub mod world;

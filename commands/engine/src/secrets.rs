@@ -88,10 +88,42 @@ impl Secrets {
     /// # Errors
     /// [`EngineError::Fault`], for a key far longer than any.
     pub fn sealed(&self, trigger: TriggerId, key: &str, nonce: [u8; NONCE]) -> Result<Vec<u8>, EngineError> {
-        let bound = bound_to(trigger);
-        let sealed = self.sealer().encrypt(&XNonce::from(nonce), Payload { msg: key.as_bytes(), aad: &bound });
+        self.seal(&bound_to(trigger), key, nonce)
+    }
+
+    /// Seals what an MCP server has to know, bound to its name, as [`Secrets::sealed`] does.
+    ///
+    /// # Errors
+    /// [`EngineError::Fault`], for a text far longer than any.
+    pub fn sealed_for_server(&self, server: &str, text: &str, nonce: [u8; NONCE]) -> Result<Vec<u8>, EngineError> {
+        self.seal(format!("midwatch/tool-server/{server}").as_bytes(), text, nonce)
+    }
+
+    /// What was sealed for this server by this deployment.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`], when it was not, or was changed since.
+    pub fn unsealed_for_server(&self, server: &str, sealed: &[u8]) -> Result<String, EngineError> {
+        self.unseal(format!("midwatch/tool-server/{server}").as_bytes(), sealed).ok_or_else(|| {
+            let sentence = format!("what MCP server {server} has to know was not sealed by this deployment's key");
+            EngineError::Corrupt(sentence)
+        })
+    }
+
+    fn seal(&self, bound: &[u8], text: &str, nonce: [u8; NONCE]) -> Result<Vec<u8>, EngineError> {
+        let sealed = self.sealer().encrypt(&XNonce::from(nonce), Payload { msg: text.as_bytes(), aad: bound });
         let sealed = sealed.map_err(|_| EngineError::Fault("this key cannot be sealed".to_owned()))?;
         Ok([&[SEALED_1], &nonce[..], &sealed[..]].concat())
+    }
+
+    fn unseal(&self, bound: &[u8], sealed: &[u8]) -> Option<String> {
+        let opened = match sealed.split_first() {
+            Some((&SEALED_1, rest)) => rest.split_first_chunk::<NONCE>().and_then(|(nonce, msg)| {
+                self.sealer().decrypt(&XNonce::from(*nonce), Payload { msg, aad: bound }).ok()
+            }),
+            Some(_) | None => None,
+        };
+        opened.and_then(|bytes| String::from_utf8(bytes).ok())
     }
 
     /// A signing key that was sealed for this trigger by this deployment.
@@ -99,14 +131,7 @@ impl Secrets {
     /// # Errors
     /// [`EngineError::Corrupt`], when it was not, or was changed since.
     pub fn unsealed(&self, trigger: TriggerId, sealed: &[u8]) -> Result<String, EngineError> {
-        let opened = match sealed.split_first() {
-            Some((&SEALED_1, rest)) => rest.split_first_chunk::<NONCE>().and_then(|(nonce, msg)| {
-                let bound = bound_to(trigger);
-                self.sealer().decrypt(&XNonce::from(*nonce), Payload { msg, aad: &bound }).ok()
-            }),
-            Some(_) | None => None,
-        };
-        opened.and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
+        self.unseal(&bound_to(trigger), sealed).ok_or_else(|| {
             EngineError::Corrupt(format!(
                 "the signing key of trigger {trigger} was not sealed by this deployment's key"
             ))

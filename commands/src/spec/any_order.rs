@@ -27,7 +27,7 @@ use proptest::prelude::*;
 use crate::{
     Decider,
     bot::Bot,
-    boundary::Boundary,
+    boundary::{Boundary, ToolServers},
     delivery::{Delivery, Passing, Redelivery, Standing},
     engine::{Engine, Notice, Receiver},
     repeat::Repeat,
@@ -448,7 +448,14 @@ fn bot(dice: &mut Dice) -> BotEvent {
 }
 
 fn boundary(dice: &mut Dice) -> BoundaryEvent {
-    BoundaryEvent::Published { document: dice.tools().concat() }
+    let (server, tool) = (dice.tools().concat(), dice.tools().concat());
+    match dice.roll(0..=4) {
+        0 => BoundaryEvent::Published { document: server },
+        1 => BoundaryEvent::ToolServerAdded { server, place: String::new() },
+        2 => BoundaryEvent::ToolServerRemoved { server },
+        3 => BoundaryEvent::ToolAccepted { server, tool, definition: String::new(), reads: true },
+        _ => BoundaryEvent::ToolDropped { server, tool },
+    }
 }
 
 fn user(dice: &mut Dice) -> UserEvent {
@@ -543,6 +550,7 @@ proptest! {
         kept::<Engine>(&throws, engine);
         kept::<Bot>(&throws, bot);
         kept::<Boundary>(&throws, boundary);
+        kept::<ToolServers>(&throws, boundary);
         kept::<User>(&throws, user);
     }
 

@@ -11,7 +11,7 @@ use super::any_order::bytes;
 use crate::{
     Decider,
     bot::Bot,
-    boundary::Boundary,
+    boundary::{Boundary, ToolServers},
     delivery::{Delivery, Redelivery},
     engine::{Engine, Notice, Receiver},
     repeat::Repeat,
@@ -86,6 +86,7 @@ fn a_state_that_changed_has_a_new_fold_version() {
     check::<Notice>("notice", &mut wrong);
     check::<Bot>("bot", &mut wrong);
     check::<Boundary>("boundary", &mut wrong);
+    check::<ToolServers>("tool_servers", &mut wrong);
     check::<User>("user", &mut wrong);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -221,7 +221,7 @@ fn of_family(family: usize, draw: &mut Draw) -> Vec<Sample> {
             let stream = StreamName::bot(draw.id(BOT));
             bot(draw).into_iter().map(|new| Sample::of(stream.clone(), new, |facts, _| AnyEvent::Bot(facts))).collect()
         }
-        1 => vec![Sample::of(StreamName::boundary(), boundary(draw), AnyEvent::Boundary)],
+        1 => with_stream(StreamName::boundary(), boundary(draw), AnyEvent::Boundary),
         2 => {
             let mut samples = with_stream(StreamName::delivery(draw.id(DELIVERY)), delivery(draw), AnyEvent::Delivery);
             let many = StreamName::redelivery(draw.id(REDELIVERY));
@@ -270,11 +270,25 @@ fn bot(d: &mut Draw) -> Vec<New<BotEvent>> {
     ]
 }
 
-fn boundary(d: &mut Draw) -> New<BoundaryEvent> {
+fn boundary(d: &mut Draw) -> Vec<New<BoundaryEvent>> {
     let document = r#"{"rules":[{"id":"all","name":"Everything","verdict":"allow","when":"true"}]}"#;
     let facts = BoundaryEvent::Published { document: d.text(document) };
     let content = BoundaryContent::Published { note: d.text("as it was on the first day") };
-    new(d, facts, content)
+    let definition = r#"{"description":"Shows the state","inputSchema":{"type":"object"},"name":"status"}"#;
+    let place = r#"{"stdio":{"command":["mcp-server-git"]}}"#;
+    vec![
+        new(d, facts, content),
+        BoundaryEvent::ToolServerAdded { server: d.text("git"), place: d.text(place) }.into(),
+        BoundaryEvent::ToolServerRemoved { server: d.text("git") }.into(),
+        BoundaryEvent::ToolAccepted {
+            server: d.text("git"),
+            tool: d.text("status"),
+            definition: d.text(definition),
+            reads: d.one_of(&[true, false]),
+        }
+        .into(),
+        BoundaryEvent::ToolDropped { server: d.text("git"), tool: d.text("status") }.into(),
+    ]
 }
 
 fn delivery(d: &mut Draw) -> Vec<New<DeliveryEvent>> {
@@ -585,6 +599,7 @@ fn decision(d: &mut Draw) -> Decision {
         RefusalCause::Contended,
         RefusalCause::Declined,
         RefusalCause::Expired,
+        RefusalCause::DefinitionChanged,
     ]);
     Decision {
         call: d.id(CALL),

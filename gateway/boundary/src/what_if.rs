@@ -181,7 +181,8 @@ fn before_any_rule(decision: &Decision) -> bool {
             | RefusalCause::NotGranted
             | RefusalCause::BadArguments
             | RefusalCause::Unjudged
-            | RefusalCause::Contended,
+            | RefusalCause::Contended
+            | RefusalCause::DefinitionChanged,
         ) => true,
     }
 }

@@ -47,7 +47,7 @@ impl Process {
             repeat_window_s: None,
             halted: false,
         };
-        let gateway = Gateway::new(GatewayOptions { workspace_dir: home.path().join("workspaces") }).unwrap();
+        let gateway = Gateway::new(GatewayOptions::files(home.path().join("workspaces"))).unwrap();
         Self { engine: Engine::open(world, opening).await.unwrap(), gateway }
     }
 

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use midwatch_commands::{
     bot::Bot,
+    boundary::ToolServers,
     run::{Run, RunCommand},
 };
 use midwatch_engine::{
@@ -21,7 +22,7 @@ use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::runs::Runs;
 use serde_json::{Value, json};
 
-use super::{failed, headline};
+use super::{circling, failed, headline};
 use crate::{
     Gateway, act,
     bots::agui::{
@@ -31,7 +32,7 @@ use crate::{
     brief::Brief,
     decide::{AnswerKind, Call, Decided, Passed, Stop, Whose},
     redact::redact_text,
-    tools::{ToolDefinition, ToolResult},
+    tools::{ToolDefinition, ToolResult, granted},
 };
 
 /// Messages of one turn are recorded up to this many bytes; an event has a limit.
@@ -50,7 +51,8 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
     };
     let instruction = job.work.instruction.as_deref().unwrap_or("(the instruction was erased)");
     let brief = brief(job, instruction).await?;
-    match Conversation::new(gateway, job, &bot, url, brief) {
+    let servers = job.engine.tool_servers().await?.state;
+    match Conversation::new(gateway, job, &bot, &servers, url, brief) {
         Ok(conversation) => conversation.hold().await,
         Err(error) => Ok(failed(Reason::Error, error.to_string())),
     }
@@ -64,7 +66,8 @@ pub(super) async fn take_over(gateway: &Gateway, job: &Job, over: &str) -> Resul
         return Ok(lost("The Bot cannot take over: it has no AG-UI endpoint."));
     };
     let brief = brief(job, over).await?;
-    let ending = match Conversation::new(gateway, job, &bot, url, brief) {
+    let servers = job.engine.tool_servers().await?.state;
+    let ending = match Conversation::new(gateway, job, &bot, &servers, url, brief) {
         Ok(conversation) => conversation.hold().await?,
         Err(error) => return Ok(lost(&error.to_string())),
     };
@@ -91,16 +94,36 @@ struct Conversation<'j> {
     state: Value,
     resume: Vec<Resume>,
     under_way: Vec<UnderWay>,
+    /// What its last call was refused for, where that was repetition.
+    circles: Option<String>,
 }
 
 impl<'j> Conversation<'j> {
-    fn new(gateway: &'j Gateway, job: &'j Job, bot: &Bot, url: &str, brief: String) -> Result<Self, UnusableEndpoint> {
+    fn new(
+        gateway: &'j Gateway,
+        job: &'j Job,
+        bot: &Bot,
+        servers: &ToolServers,
+        url: &str,
+        brief: String,
+    ) -> Result<Self, UnusableEndpoint> {
         let client = AguiClient::new(url, AguiOptions::default())?;
-        let tools = gateway.tools().iter().filter(|tool| bot.tools.contains(&tool.name)).cloned().collect();
+        let granted = |tool: &ToolDefinition| granted(&bot.tools, &tool.name, job.opened.unattended);
+        let tools = gateway.tools(servers).into_iter().filter(granted).collect();
         let mut history = History::new();
         history.say(brief);
         let state = Value::Object(serde_json::Map::new());
-        Ok(Self { gateway, job, client, tools, history, state, resume: Vec::new(), under_way: Vec::new() })
+        Ok(Self {
+            gateway,
+            job,
+            client,
+            tools,
+            history,
+            state,
+            resume: Vec::new(),
+            under_way: Vec::new(),
+            circles: None,
+        })
     }
 
     /// Turn by turn, until the Bot has nothing more to ask for.
@@ -128,12 +151,13 @@ impl<'j> Conversation<'j> {
             let pending: Vec<ToolCall> =
                 produced.pending().filter(|call| !about.contains(call.id.as_str())).cloned().collect();
             if pending.is_empty() && interrupts.is_empty() {
-                return Ok(finished(&produced));
+                return Ok(self.circles.map_or_else(|| finished(&produced), circling));
             }
             for call in pending {
                 let asked =
                     Call { tool: call.name, arguments: arguments(&call.arguments), step: None, whose: Whose::Ours };
                 let answer = self.gateway.call(job, asked).await?;
+                self.circles = answer.circles.then(|| redact_text(answer.sentence.as_deref().unwrap_or_default()));
                 let error = (answer.kind != AnswerKind::Done).then(|| answer.sentence.unwrap_or_default());
                 self.history.answer(&call.id, answer.text, error);
             }

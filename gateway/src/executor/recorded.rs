@@ -5,7 +5,7 @@ use midwatch_engine::runner::{Ending, Job};
 use midwatch_events::run::{Outcome, Reason};
 use serde_json::Value;
 
-use super::{failed, instruction};
+use super::{circling, failed, instruction};
 use crate::{
     Gateway,
     decide::{AnswerKind, Call, Stop, Whose},
@@ -34,6 +34,9 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
             AnswerKind::Refused => {
                 let purpose = step.purpose.map(|purpose| format!(" ({purpose})")).unwrap_or_default();
                 let error = redact_text(&format!("Step {number} of {total}{purpose} was refused: {sentence}"));
+                if answer.circles {
+                    return Ok(circling(error));
+                }
                 return Ok(Ending {
                     outcome: Outcome::Refused,
                     reason: None,
@@ -84,9 +87,9 @@ async fn plan(gateway: &Gateway, job: &Job) -> Result<Result<Plan, String>, Stop
         Some(delivery) => job.engine.reading(delivery).await?,
     };
     let body: Option<Value> = body.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let tools = gateway.tools(&job.engine.tool_servers().await?.state);
     let planned = Recording::parse(text).and_then(|recording| {
-        let unknown =
-            |step: &&midwatch_commands::recording::Step| gateway.tools().iter().all(|known| known.name != step.tool);
+        let unknown = |step: &&midwatch_commands::recording::Step| tools.iter().all(|known| known.name != step.tool);
         if let Some(step) = recording.steps.iter().find(unknown) {
             return Err(format!("there is no tool `{}`", step.tool));
         }

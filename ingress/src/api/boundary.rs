@@ -8,7 +8,7 @@ use midwatch_boundary::{
     what_if::{Trial, WhatIf},
 };
 use midwatch_engine::{Engine, projector};
-use midwatch_gateway::tools::files;
+use midwatch_gateway::tools::{built_in, command};
 use midwatch_log::{
     Filter,
     views::{Cell, Condition, Order, Test},
@@ -203,8 +203,11 @@ async fn granted_arguments(engine: &Engine) -> Result<Option<BTreeSet<String>>, 
     let working = vec![Condition { column: "retired", is: Test::Eq(Cell::Int(0)) }];
     let order = Order { column: "name", descending: false };
     let bots = projector::page::<Bots>(engine, working, order, BOTS_MAX, None).await?;
-    let granted: BTreeSet<String> = bots.into_iter().flat_map(|(bot, _)| bot.tools).collect();
-    let known = files::definitions();
+    let mut granted: BTreeSet<String> = bots.into_iter().flat_map(|(bot, _)| bot.tools).collect();
+    if granted.remove(command::RUN_COMMAND_UNATTENDED) {
+        granted.insert(command::RUN_COMMAND.to_owned());
+    }
+    let known = built_in();
     if granted.iter().any(|name| known.iter().all(|tool| tool.name != *name)) {
         return Ok(None);
     }

@@ -5,10 +5,10 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
-use midwatch_commands::bot::BotCommand;
+use midwatch_commands::{bot::BotCommand, boundary::ToolServers};
 use midwatch_engine::projector;
 use midwatch_events::id::BotId;
-use midwatch_gateway::tools::files;
+use midwatch_gateway::tools;
 use midwatch_log::views::{Cell, Condition, Order, Test};
 use midwatch_projections::{
     bots::{BotRow, Bots},
@@ -124,17 +124,17 @@ async fn row(app: &App, id: &str) -> Result<BotRow, Failure> {
     projector::get::<Bots>(&app.engine, &id.to_string()).await?.ok_or_else(missing)
 }
 
-/// What this binary offers, and whatever else the Bot was granted.
-fn tools(row: &BotRow) -> Vec<Tool> {
-    let offered = files::definitions();
-    let known = offered.iter().map(|tool| (tool.name.clone(), tool.description.clone()));
-    let others = row.tools.iter().filter(|name| offered.iter().all(|tool| tool.name != **name));
-    let others = others.map(|name| (name.clone(), "This process does not offer it.".to_owned()));
+/// What this binary offers, what of MCP servers was accepted, and whatever else the Bot was granted.
+fn offered(row: &BotRow, servers: &ToolServers) -> Vec<Tool> {
+    let accepted = tools::mcp::definitions(servers).into_iter().map(|tool| (tool.name, tool.description));
+    let known: Vec<_> = tools::grants().into_iter().chain(accepted).collect();
+    let others: Vec<_> = row.tools.iter().filter(|name| known.iter().all(|(tool, _)| tool != *name)).collect();
+    let others = others.into_iter().map(|name| (name.clone(), "This process does not offer it.".to_owned()));
     let tool = |(name, description): (String, String)| Tool {
         choice: Choice { chosen: row.tools.contains(&name), name: Shown::line(&name), value: name },
         description: Shown::short(&description, 300),
     };
-    known.chain(others).map(tool).collect()
+    known.into_iter().chain(others).map(tool).collect()
 }
 
 async fn view(
@@ -160,7 +160,7 @@ async fn view(
         mark: mark(row),
         retired: row.retired,
         registered: When::utc(row.registered_at, frame.now),
-        tools: tools(row),
+        tools: offered(row, &app.engine.tool_servers().await.map_err(Problem::from)?.state),
         routines: routines.into_iter().map(|(row, _)| (row.id.to_string(), Shown::line(&row.name))).collect(),
         frame,
     })

@@ -74,6 +74,7 @@ pub(crate) fn refusal(cause: RefusalCause) -> &'static str {
         RefusalCause::Unjudged => "the rules could not be judged",
         RefusalCause::Declined => "a person was asked and said no",
         RefusalCause::Expired => "a person was asked and nobody answered in time",
+        RefusalCause::DefinitionChanged => "the tool is not defined as it was accepted",
         RefusalCause::Contended => "too many processes made the same call at once",
     }
 }

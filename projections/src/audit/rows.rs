@@ -24,6 +24,14 @@ pub(super) fn row(event: &AnyEvent, recorded: &Recorded) -> AuditRow {
             row.boundary = Some(recorded.version);
             row.subject = content.as_ref().map(|BoundaryContent::Published { note }| note.clone());
         }
+        AnyEvent::Boundary(
+            BoundaryEvent::ToolServerAdded { server, .. } | BoundaryEvent::ToolServerRemoved { server },
+            _,
+        ) => row.subject = Some(server.clone()),
+        AnyEvent::Boundary(
+            BoundaryEvent::ToolAccepted { server, tool, .. } | BoundaryEvent::ToolDropped { server, tool },
+            _,
+        ) => row.tool = Some(format!("mcp__{server}__{tool}")),
         AnyEvent::Delivery(event, _) => row.delivery(event, recorded),
         AnyEvent::Engine(event, content) => row.engine(event, content.as_ref()),
         AnyEvent::Repeat(event, content) => row.repeat(event, content.as_ref()),

@@ -2,7 +2,7 @@
 
 use midwatch_commands::{
     bot::Bot,
-    boundary::Boundary,
+    boundary::{Boundary, ToolServers},
     delivery::Delivery,
     engine::Engine,
     repeat::{Attempt, Repeat},
@@ -36,6 +36,18 @@ pub(super) fn boundary(state: &Boundary) -> Value {
     // As it can be read; text that is no JSON is shown as it is.
     let document = document.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
     json!({ "document": document })
+}
+
+pub(super) fn tools(state: &ToolServers) -> Value {
+    let ToolServers { servers } = state;
+    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+    let servers = servers.iter().map(|(name, server)| {
+        let tools = server.tools.iter().map(|(tool, accepted)| {
+            (tool.clone(), json!({ "definition": read(&accepted.definition), "reads": accepted.reads }))
+        });
+        (name.clone(), json!({ "place": read(&server.place), "tools": tools.collect::<Map<_, _>>() }))
+    });
+    json!({ "servers": servers.collect::<Map<_, _>>() })
 }
 
 pub(super) fn delivery(state: &Delivery) -> Value {

@@ -221,7 +221,7 @@ async fn what_nobody_answers_is_expired_by_the_clock() {
     let (url, _guard) = testing::fresh_sqlite();
     let home = TempDir::new().unwrap();
     let mut process = Process::new(&url, &home, World::system()).await;
-    let options = GatewayOptions { workspace_dir: home.path().join("workspaces") };
+    let options = GatewayOptions::files(home.path().join("workspaces"));
     process.gateway = Gateway::asking(options, 1).unwrap();
     let process = Arc::new(process);
     publish(&process, &asking(WAIT)).await;
@@ -240,7 +240,7 @@ async fn an_approval_whose_caller_went_away_expires_all_the_same() {
     let (url, _guard) = testing::fresh_sqlite();
     let home = TempDir::new().unwrap();
     let mut process = Process::new(&url, &home, World::system()).await;
-    let options = GatewayOptions { workspace_dir: home.path().join("workspaces") };
+    let options = GatewayOptions::files(home.path().join("workspaces"));
     process.gateway = Gateway::asking(options, 1).unwrap();
     let process = Arc::new(process);
     publish(&process, &asking(WAIT)).await;

@@ -258,7 +258,7 @@ async fn a_directory_swapped_for_a_link_meanwhile_leads_nowhere() {
 #[test]
 fn a_rule_sees_the_path_in_one_form() {
     let seen = |tool: &str, arguments: Value| {
-        let Target::File(file) = target(tool, &arguments).unwrap();
+        let Target::File(file) = target(tool, &arguments).unwrap() else { panic!("{tool} is about a file") };
         (file.path, file.name, file.extension)
     };
     let owned = |a: &str, b: &str, c: &str| (a.to_owned(), b.to_owned(), c.to_owned());

@@ -3,7 +3,8 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    path::Path,
+    os::fd::AsRawFd as _,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -49,6 +50,13 @@ impl Workspace {
         let root = all.open_dir_nofollow(&name)?;
         root.set_permissions(".", Permissions::from_mode(OWNER_ONLY_DIRECTORY))?;
         Ok(Self { root: Arc::new(root) })
+    }
+
+    /// A path that leads to the very directory that was opened, whatever has its name by now; for this process and for
+    /// what it starts while that starts.
+    #[must_use]
+    pub fn handle(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.root.as_raw_fd()))
     }
 
     /// Carries a call out. Whatever goes wrong is in the answer, for the Bot.

@@ -35,7 +35,7 @@ impl Asking {
         ]});
         server.engine.publish_boundary(&document.to_string(), "", None, &by(), None).await.unwrap();
         let home = TempDir::new().unwrap();
-        let gateway = Gateway::new(GatewayOptions { workspace_dir: home.path().join("workspaces") }).unwrap();
+        let gateway = Gateway::new(GatewayOptions::files(home.path().join("workspaces"))).unwrap();
         let stopping = server.stop.subscribe();
         tokio::spawn(runner::run(server.engine.clone(), gateway.executor(), stopping));
         let owner = server.sign_in("Owner", Access::Member).await;

@@ -57,7 +57,7 @@ impl Story {
         let bot = engine.register_bot(HOSTILE, None, &by(), None).await.unwrap().value;
         publish(&server).await;
         let workspaces = tempfile::tempdir().unwrap();
-        let gateway = Gateway::new(GatewayOptions { workspace_dir: workspaces.path().to_owned() }).unwrap();
+        let gateway = Gateway::new(GatewayOptions::files(workspaces.path().to_owned())).unwrap();
         tokio::spawn(runner::run(engine.clone(), gateway.executor(), server.stop.subscribe()));
 
         let notes = json!({ "path": "<b>notes</b>.txt", "contents": HOSTILE });
