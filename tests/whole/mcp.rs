@@ -74,7 +74,7 @@ fn tools_of_real_servers_are_used_through_the_gateway() {
     place.server("fs", &["read_text_file", "write_file"], true, &[&node, &npm("mcp-server-filesystem"), "."]);
     place.server("memory", &["create_entities", "read_graph"], false, &[&node, &npm("mcp-server-memory")]);
     place.server("time", &[], true, &[&python, "-m", "mcp_server_time", "--local-timezone", "UTC"]);
-    place.server("git", &["git_status", "git_init", "git_add"], false, &[&python, "-m", "mcp_server_git"]);
+    place.server("git", &["git_status", "git_add"], false, &[&python, "-m", "mcp_server_git"]);
     let server = place.serve(&[]);
 
     let results = place.run(&[

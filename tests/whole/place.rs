@@ -74,16 +74,11 @@ impl Place {
 fn find(value: &Value, results: &mut Vec<Value>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| find(item, results)),
-        Value::Object(members) => {
-            for (name, member) in members {
-                match member {
-                    Value::String(text) if name == "result" && text.starts_with('{') => {
-                        results.extend(serde_json::from_str::<Value>(text));
-                    }
-                    _ => find(member, results),
-                }
-            }
+        Value::Object(members) if members.get("kind") == Some(&json!("call_ended")) => {
+            let text = value["text"]["text"].as_str().expect("the result is shown");
+            results.push(serde_json::from_str(text).unwrap());
         }
+        Value::Object(members) => members.values().for_each(|member| find(member, results)),
         _ => {}
     }
 }

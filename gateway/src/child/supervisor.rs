@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
     process::{
         Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpid, getppid, kill_process, pidfd_open,
-        set_child_subreaper, waitpid,
+        set_child_subreaper, wait,
     },
 };
 use tokio::{
@@ -94,7 +94,7 @@ async fn watch(parent: Pid, time: Duration, program: &OsString, arguments: &[OsS
 fn reaped(program: Pid) -> io::Result<Option<u8>> {
     let mut code = None;
     loop {
-        match waitpid(None, WaitOptions::NOHANG) {
+        match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) if pid == program => code = Some(code_of(status)),
             Ok(Some(_)) => {}
             Ok(None) | Err(Errno::CHILD) => return Ok(code),
@@ -114,7 +114,7 @@ fn end_all(program: Pid) -> io::Result<Option<u8>> {
             let _ = kill_process(pid, Signal::KILL);
         }
         code = code.or(reaped(program)?);
-        if matches!(waitpid(None, WaitOptions::NOHANG), Err(Errno::CHILD)) {
+        if matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD)) {
             break;
         }
         thread::sleep(Duration::from_millis(1));
