@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::{
     Gateway,
     decide::{Answer, AnswerKind, Call, Decided, Stop, pause},
-    redact::redact_text,
+    redact::{redact, redact_text},
     tools::{
         ToolResult, command,
         mcp::{Asked, parts},
@@ -110,7 +110,11 @@ async fn late(job: &Job, stream: &StreamName, origin: &Origin, command: RunComma
 /// Appends the outcome, with all the facts of its decision, and settles the attempt with the result's digest.
 pub(crate) async fn record(job: &Job, decided: &Decided, result: &ToolResult, took: Duration) -> Result<(), Stop> {
     let engine = &job.engine;
-    let shown = redact_text(&result.text);
+    // By its names where it is JSON, and so it stays JSON.
+    let shown = match serde_json::from_str(&result.text) {
+        Ok(value) => redact(&value).to_string(),
+        Err(_) => redact_text(&result.text),
+    };
     let content = if shown.len() <= CONTENT_BYTES_MAX {
         RunContent::ToolCallEnded { result: Some(shown), blob: None }
     } else {

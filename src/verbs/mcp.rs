@@ -156,8 +156,8 @@ fn state(server: &Server, offered: &Offered, tool: &str) -> &'static str {
 }
 
 async fn tools(globals: &Globals, name: &str) -> Result<ExitCode, Failure> {
-    let looked = joining::read(globals, async |engine| look(engine, name).await).await?;
-    let (server, offered) = looked;
+    // With the deployment's key: what the server has to know is sealed under it.
+    let (server, offered) = joining::write(globals, async |engine, _| look(engine, name).await).await?;
     let names: std::collections::BTreeSet<&String> = offered.keys().chain(server.tools.keys()).collect();
     let rows: Vec<Value> = names
         .into_iter()

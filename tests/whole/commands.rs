@@ -49,11 +49,12 @@ fn a_command_is_told_what_came_of_it_and_touches_nothing_but_its_workspace() {
     let ledger = place.deployment.path("midwatch.db");
     let command = format!(
         "env; cat {environment}; cat /proc/$PPID/environ; find {} -type f -exec cat {{}} +; cat {}; echo x > {}; \
-         kill -9 $PPID {}; ls /root; cat /etc/shadow; exec 3<>/dev/tcp/127.0.0.1/1; true",
+         kill -9 $PPID {}; ls /root; cat /etc/shadow; python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {}))'; true",
         state.display(),
         ledger.display(),
         outside.display(),
         server.pid(),
+        server.address.rsplit_once(':').unwrap().1,
     );
     let nosy = place.call(RUN, json!({ "command": command }));
     assert_eq!(nosy["ok"], true, "{nosy}");
@@ -65,6 +66,7 @@ fn a_command_is_told_what_came_of_it_and_touches_nothing_but_its_workspace() {
     assert!(names.contains(&"PATH") && !seen.contains(KEY), "{seen}");
     assert!(seen.lines().all(|line| line.contains('=')), "something was read that must not be: {seen}");
     assert!(!outside.exists() && server.is_there());
+    assert!(nosy["stderr"].as_str().unwrap().contains("PermissionError"), "it reached us over TCP: {nosy}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub const TIME_S_MAX: u32 = 600;
 /// The longest command, in bytes.
 pub const COMMAND_BYTES_MAX: usize = 8 * 1024;
 /// Of each of its two outputs so many bytes are kept from the start, and as many from the end.
-pub const OUTPUT_BYTES_KEPT: usize = 32 * 1024;
+pub const OUTPUT_BYTES_KEPT: usize = 16 * 1024;
 /// How long may pass between the end of a command and the end of its supervisor.
 const END_MAX: Duration = Duration::from_secs(10);
 
