@@ -43,7 +43,7 @@ pub(crate) async fn act(gateway: &Gateway, job: &Job, call: &Call, decided: Deci
     // A tool has a limit of its own; the run is not silent meanwhile.
     let busy = job.progress.busy();
     let most = time_max(call);
-    let result = match timeout(most, carry_out(gateway, job, call)).await {
+    let result = match timeout(most, Box::pin(carry_out(gateway, job, call))).await {
         Ok(result) => result,
         Err(_) => ToolResult::failed(format!("The tool did not come back within {} s.", most.as_secs())),
     };

@@ -174,7 +174,7 @@ impl Gateway {
         let id = CallId::new(job.engine.world().uuid());
         let mut counts = None;
         loop {
-            let changed = self.changed(job, call).await?;
+            let changed = Box::pin(self.changed(job, call)).await?;
             let decided = self.decide(job, call, id, counts, changed.as_deref()).await?;
             match decided.decision.decision {
                 DecisionKind::Allowed => return Ok(Passed::Allowed(Box::new(decided))),

@@ -157,7 +157,7 @@ fn state(server: &Server, offered: &Offered, tool: &str) -> &'static str {
 
 async fn tools(globals: &Globals, name: &str) -> Result<ExitCode, Failure> {
     // With the deployment's key: what the server has to know is sealed under it.
-    let (server, offered) = joining::write(globals, async |engine, _| look(engine, name).await).await?;
+    let (server, offered) = joining::write(globals, async |engine, _| Box::pin(look(engine, name)).await).await?;
     let names: std::collections::BTreeSet<&String> = offered.keys().chain(server.tools.keys()).collect();
     let rows: Vec<Value> = names
         .into_iter()
@@ -217,7 +217,7 @@ async fn look(engine: &Engine, name: &str) -> Result<(Server, Offered), Failure>
     let nowhere = env::temp_dir().join(format!("midwatch-mcp-{}", engine.world().uuid()));
     std::fs::create_dir(&nowhere).map_err(|error| unreachable(error.to_string()))?;
     let reached = Reached::new(Supervisor::this_binary(), Reach::Private);
-    let offered = reached.look(&place, nowhere.clone()).await;
+    let offered = Box::pin(reached.look(&place, nowhere.clone())).await;
     // What it left there is nobody's.
     let _ = std::fs::remove_dir_all(&nowhere);
     Ok((server, offered.map_err(unreachable)?))
@@ -225,7 +225,7 @@ async fn look(engine: &Engine, name: &str) -> Result<(Server, Offered), Failure>
 
 async fn accept(globals: &Globals, name: &str, tools: &[String], all: bool, reads: bool) -> Result<ExitCode, Failure> {
     let done = joining::write(globals, async |engine, origin| {
-        let (_, offered) = look(engine, name).await?;
+        let (_, offered) = Box::pin(look(engine, name)).await?;
         if let Some(missing) = tools.iter().find(|tool| !offered.contains_key(*tool)) {
             let there: Vec<_> = offered.keys().map(String::as_str).collect();
             let sentence = format!("{name} does not offer `{missing}`; it offers {}", there.join(", "));

@@ -132,7 +132,7 @@ impl Mcp {
     /// # Errors
     /// A sentence: it cannot be reached, or is no MCP server.
     pub async fn look(&self, place: &Place, directory: PathBuf) -> Result<Offered, String> {
-        let connection = Connection::open(&self.supervisor, self.reach, place, directory).await?;
+        let connection = Box::pin(Connection::open(&self.supervisor, self.reach, place, directory)).await?;
         connection.offered().await
     }
 
@@ -206,7 +206,7 @@ impl Mcp {
         // Others wait meanwhile, who would open the same one.
         let place = Place::read(server, text, secrets)?;
         let directory = asked.workspace.handle();
-        let connection = Arc::new(Connection::open(&self.supervisor, self.reach, &place, directory).await?);
+        let connection = Arc::new(Box::pin(Connection::open(&self.supervisor, self.reach, &place, directory)).await?);
         connections.insert(key, Held { connection: Arc::clone(&connection), used: now });
         drop(connections);
         Ok(connection)
