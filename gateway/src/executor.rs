@@ -47,8 +47,8 @@ impl Executor for Work {
         let gateway = self.gateway.clone();
         Box::pin(async move {
             let done = match job.opened.work {
-                WorkKind::Recording => recorded::run(&gateway, &job).await,
-                WorkKind::Instruction => instruction::run(&gateway, &job).await,
+                WorkKind::Recording => Box::pin(recorded::run(&gateway, &job)).await,
+                WorkKind::Instruction => Box::pin(instruction::run(&gateway, &job)).await,
             };
             done.unwrap_or_else(|stop| stopped(&stop))
         })

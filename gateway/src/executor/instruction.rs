@@ -53,7 +53,7 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
     let brief = brief(job, instruction).await?;
     let servers = job.engine.tool_servers().await?.state;
     match Conversation::new(gateway, job, &bot, &servers, url, brief) {
-        Ok(conversation) => conversation.hold().await,
+        Ok(conversation) => Box::pin(conversation.hold()).await,
         Err(error) => Ok(failed(Reason::Error, error.to_string())),
     }
 }
@@ -68,7 +68,7 @@ pub(super) async fn take_over(gateway: &Gateway, job: &Job, over: &str) -> Resul
     let brief = brief(job, over).await?;
     let servers = job.engine.tool_servers().await?.state;
     let ending = match Conversation::new(gateway, job, &bot, &servers, url, brief) {
-        Ok(conversation) => conversation.hold().await?,
+        Ok(conversation) => Box::pin(conversation.hold()).await?,
         Err(error) => return Ok(lost(&error.to_string())),
     };
     Ok(match ending.outcome {

@@ -29,7 +29,7 @@ pub(super) async fn run(gateway: &Gateway, job: &Job) -> Result<Ending, Stop> {
             AnswerKind::Failed => {
                 let error = redact_text(&sentence);
                 let over = HandOver { goal: plan.goal, number, total, purpose: step.purpose, tool: step.tool, error };
-                return instruction::take_over(gateway, job, &over.text()).await;
+                return Box::pin(instruction::take_over(gateway, job, &over.text())).await;
             }
             AnswerKind::Refused => {
                 let purpose = step.purpose.map(|purpose| format!(" ({purpose})")).unwrap_or_default();
