@@ -75,7 +75,7 @@ fn find(value: &Value, results: &mut Vec<Value>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| find(item, results)),
         Value::Object(members) if members.get("kind") == Some(&json!("call_ended")) => {
-            let text = value["text"]["text"].as_str().expect("the result is shown");
+            let text = value["text"]["text"].as_str().unwrap();
             results.push(serde_json::from_str(text).unwrap());
         }
         Value::Object(members) => members.values().for_each(|member| find(member, results)),
