@@ -51,6 +51,9 @@ if [ "$(cat "$modules/.installed" 2>/dev/null || true)" != "$lock" ]; then
     echo "$lock" >"$modules/.installed"
 fi
 
+# Git, which one of the MCP servers runs.
+command -v git >/dev/null || "$scripts/need-debian.sh" "Git" git 9>&-
+
 # Python, and the packages of what the tests talk to, each in an environment of its own.
 python3 -c 'import ensurepip, venv' 2>/dev/null || "$scripts/need-debian.sh" "Python's venv" python3 python3-venv 9>&-
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' ||
