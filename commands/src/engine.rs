@@ -1,5 +1,7 @@
 //! What the whole deployment shares: its identity, and whether scheduling is halted.
 
+use std::collections::BTreeMap;
+
 use midwatch_events::{
     Micros, New, StreamName,
     engine::{EngineContent, EngineEvent, HaltCause, Role},
@@ -28,6 +30,9 @@ pub struct Engine {
     pub lifted_at: Option<Micros>,
     /// The process runs.
     pub running: bool,
+    /// Reactions that came with a later release, each with the last position it leaves alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reactions: BTreeMap<String, u64>,
 }
 
 /// What can be asked of the deployment.
@@ -77,6 +82,13 @@ pub enum EngineCommand {
         /// The process.
         process: ProcessId,
     },
+    /// Answer what happens after `head` with reactions that are new here.
+    StartReactions {
+        /// Their names.
+        names: Vec<String>,
+        /// The position of the last event there is.
+        head: u64,
+    },
     /// Erase words of a stream.
     EraseContent {
         /// Its name.
@@ -94,7 +106,7 @@ impl Decider for Engine {
     type Event = EngineEvent;
     type Command = EngineCommand;
 
-    const FOLD_VERSION: u32 = 2;
+    const FOLD_VERSION: u32 = 3;
 
     fn rests_on_instant(event: &EngineEvent) -> bool {
         matches!(event, EngineEvent::SchedulingLifted { .. })
@@ -136,6 +148,10 @@ impl Decider for Engine {
                     vec![]
                 }
             }
+            EngineCommand::StartReactions { names, head } => {
+                let new = names.into_iter().filter(|name| !self.reactions.contains_key(name));
+                new.map(|reaction| EngineEvent::ReactionStarted { reaction, after: head }.into()).collect()
+            }
             EngineCommand::EraseContent { subject, versions, blobs, reason } => {
                 let (Some(first), Some(last)) = (versions.first(), versions.last()) else {
                     return Err(Refusal::AlreadySo("there is nothing left to erase"));
@@ -168,6 +184,9 @@ impl Decider for Engine {
             EngineEvent::SchedulingLifted {} => {
                 self.halted = None;
                 self.lifted_at = Some(at);
+            }
+            EngineEvent::ReactionStarted { reaction, after } => {
+                self.reactions.entry(reaction.clone()).or_insert(*after);
             }
             EngineEvent::ProcessStarted { .. } => self.running = true,
             EngineEvent::ProcessStopped { .. } => self.running = false,

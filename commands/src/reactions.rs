@@ -66,6 +66,11 @@ pub enum Reaction {
 }
 
 impl Reaction {
+    /// The names of all of them.
+    pub const NAMES: [&str; 6] = Self::FIRST;
+    /// Those that every ledger has had from its first event. A later one is recorded where it starts.
+    pub const FIRST: [&str; 6] = ["queue", "claim_next", "suspend", "mark_queued", "mark_started", "mark_dropped"];
+
     /// Its name in the key `react/<event>/<reaction>`. Stored; never change one.
     #[must_use]
     pub const fn name(&self) -> &'static str {

@@ -75,6 +75,14 @@ pub enum EngineEvent {
         /// How many bodies that lay outside of the events went with it.
         blobs: u64,
     },
+    /// A release brought a reaction that this ledger did not have. What happened before is not answered by it.
+    #[serde(rename = "engine.reaction_started/1")]
+    ReactionStarted {
+        /// Its name, as it stands in the key `react/<event>/<reaction>`.
+        reaction: String,
+        /// The head at that moment: the last position it leaves alone.
+        after: u64,
+    },
     /// Somebody else's program is told what happens here.
     #[serde(rename = "engine.receiver_added/1")]
     ReceiverAdded {

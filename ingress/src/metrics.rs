@@ -28,6 +28,12 @@ pub(crate) async fn show(State(app): State<App>) -> Result<impl IntoResponse, Pr
     for status in &statuses {
         line(&mut out, "projection_lag_events", &format!("{{projection=\"{}\"}}", status.name), status.behind);
     }
+    family(&mut out, "projection_lag_seconds", "Age of the oldest event that a projection has still to take in.");
+    for status in &statuses {
+        let (s, ms) = (status.lag_ms / 1_000, status.lag_ms % 1_000);
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "midwatch_projection_lag_seconds{{projection=\"{}\"}} {s}.{ms:03}", status.name);
+    }
     family(&mut out, "projection_stopped", "Whether an event stopped a projection: 1 or 0.");
     for status in &statuses {
         let stopped = u64::from(status.stopped.is_some());

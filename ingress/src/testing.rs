@@ -19,6 +19,7 @@ use midwatch_events::{
 use midwatch_log::testing::Guard;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::Value;
+use sqlx::Connection as _;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -138,6 +139,12 @@ impl Server {
     }
 
     /// Stops, and comes back when everything under way is answered.
+    /// As another program would.
+    pub(crate) async fn sql(&self, statement: &str) {
+        let mut connection = sqlx::SqliteConnection::connect(&self.url).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned())).execute(&mut connection).await.unwrap();
+    }
+
     pub(crate) async fn stopped(&mut self) {
         self.stop.send_replace(true);
         timeout(PATIENCE, self.serving.take().unwrap().finished()).await.unwrap();

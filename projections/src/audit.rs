@@ -122,6 +122,7 @@ impl Projection for Audit {
                 | EngineEvent::SchedulingHalted { .. }
                 | EngineEvent::SchedulingLifted {}
                 | EngineEvent::ContentErased { .. }
+                | EngineEvent::ReactionStarted { .. }
                 | EngineEvent::ReceiverAdded { .. }
                 | EngineEvent::ReceiverRemoved { .. }
                 | EngineEvent::NoticeAskedAgain {} => true,

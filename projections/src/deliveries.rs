@@ -212,6 +212,7 @@ fn erased(event: &EngineEvent) -> Option<String> {
         | EngineEvent::ProcessStarted { .. }
         | EngineEvent::ProcessStopped { .. }
         | EngineEvent::ReceiverAdded { .. }
+        | EngineEvent::ReactionStarted { .. }
         | EngineEvent::ReceiverRemoved { .. }
         | EngineEvent::NoticeRaised { .. }
         | EngineEvent::NoticeAttempted { .. }

@@ -59,6 +59,7 @@ impl Projection for Deployment {
                 | EngineEvent::SchedulingLifted {} => vec![KEY.to_owned()],
                 EngineEvent::ProcessStarted { .. }
                 | EngineEvent::ProcessStopped { .. }
+                | EngineEvent::ReactionStarted { .. }
                 | EngineEvent::ContentErased { .. }
                 | EngineEvent::ReceiverAdded { .. }
                 | EngineEvent::ReceiverRemoved { .. }
@@ -139,6 +140,7 @@ impl DeploymentRow {
             }
             EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. }
+            | EngineEvent::ReactionStarted { .. }
             | EngineEvent::ContentErased { .. }
             | EngineEvent::ReceiverAdded { .. }
             | EngineEvent::ReceiverRemoved { .. }

@@ -94,6 +94,7 @@ impl Projection for Notices {
                 | EngineEvent::SchedulingLifted {}
                 | EngineEvent::ProcessStarted { .. }
                 | EngineEvent::ProcessStopped { .. }
+                | EngineEvent::ReactionStarted { .. }
                 | EngineEvent::ContentErased { .. } => Vec::new(),
             },
             AnyEvent::Bot(_)
@@ -183,6 +184,7 @@ impl NoticeRow {
             | EngineEvent::SchedulingLifted {}
             | EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. }
+            | EngineEvent::ReactionStarted { .. }
             | EngineEvent::ContentErased { .. } => {}
         }
     }

@@ -41,6 +41,7 @@ fn process(event: &EngineEvent) -> Option<ProcessId> {
         | EngineEvent::DeploymentAdopted { .. }
         | EngineEvent::SchedulingHalted { .. }
         | EngineEvent::SchedulingLifted {}
+        | EngineEvent::ReactionStarted { .. }
         | EngineEvent::ContentErased { .. }
         | EngineEvent::ReceiverAdded { .. }
         | EngineEvent::ReceiverRemoved { .. }
@@ -95,6 +96,7 @@ impl Projection for Processes {
                 | EngineEvent::DeploymentAdopted { .. }
                 | EngineEvent::SchedulingHalted { .. }
                 | EngineEvent::SchedulingLifted {}
+                | EngineEvent::ReactionStarted { .. }
                 | EngineEvent::ContentErased { .. }
                 | EngineEvent::ReceiverAdded { .. }
                 | EngineEvent::ReceiverRemoved { .. }

@@ -68,6 +68,7 @@ impl Projection for Receivers {
                 | EngineEvent::SchedulingLifted {}
                 | EngineEvent::ProcessStarted { .. }
                 | EngineEvent::ProcessStopped { .. }
+                | EngineEvent::ReactionStarted { .. }
                 | EngineEvent::ContentErased { .. } => Vec::new(),
             },
             AnyEvent::Bot(_)
@@ -113,6 +114,7 @@ impl Projection for Receivers {
                 | EngineEvent::SchedulingLifted {}
                 | EngineEvent::ProcessStarted { .. }
                 | EngineEvent::ProcessStopped { .. }
+                | EngineEvent::ReactionStarted { .. }
                 | EngineEvent::ContentErased { .. },
                 _,
             ) => {}

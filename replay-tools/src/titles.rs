@@ -104,6 +104,9 @@ fn of_engine(event: &EngineEvent) -> String {
         EngineEvent::ProcessStarted { version, .. } => format!("Process started, Midwatch {version}"),
         EngineEvent::ProcessStopped { .. } => "Process stopped".to_owned(),
         EngineEvent::ContentErased { subject, events, .. } => format!("Words of {events} events of {subject} erased"),
+        EngineEvent::ReactionStarted { reaction, after } => {
+            format!("Reaction {reaction} answers what happens after position {after}")
+        }
         EngineEvent::ReceiverAdded { .. } => "Receiver of notices added".to_owned(),
         EngineEvent::ReceiverRemoved { .. } => "Receiver of notices removed".to_owned(),
         EngineEvent::NoticeRaised { kind, subject, .. } => format!("Notice about {subject}: {}", spaced(kind)),

@@ -9,7 +9,7 @@ use crate::home::{Home, LISTING, WEEKDAYS};
 const NOBODY: &str = "0198c0de-0000-7000-8000-000000000000";
 
 /// Runs SQL on a database file, as another program would.
-fn sql(file: &std::path::Path, statement: &str) {
+pub(crate) fn sql(file: &std::path::Path, statement: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let options = SqliteConnectOptions::new().filename(file).create_if_missing(true);

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::home::Home;
+use crate::{bad_input::sql, home::Home};
 
 fn check<'a>(answer: &'a Value, name: &str) -> &'a Value {
     let checks = answer["checks"].as_array().unwrap();
@@ -69,4 +69,18 @@ fn a_ledger_that_is_not_there() {
     let answer: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(check(&answer, "ledger")["state"], "fail");
     assert!(!home.path("midwatch.db").exists());
+}
+
+// The newest event was written while the database's clock was ten minutes ahead; since then it was set right.
+#[test]
+fn a_clock_that_was_set_back() {
+    let (home, ..) = Home::with_routine();
+    let insert = "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor, facts,
+        leaf_hash) SELECT position + 1, stream, version + 1, randomblob(16), event_type, schema, recorded_at + 600000000,
+        actor, facts, leaf_hash FROM events ORDER BY position DESC LIMIT 1";
+    sql(&home.path("midwatch.db"), insert);
+    let answer = home.json(&["doctor"]);
+    let ledger = check(&answer, "ledger");
+    assert_eq!(ledger["state"], "warn", "{answer}");
+    assert!(ledger["message"].as_str().unwrap().contains("s ahead of the database's clock"), "{ledger}");
 }

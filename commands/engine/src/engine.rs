@@ -1,6 +1,7 @@
 //! What every operation stands on: the log, the views, the world, and whose deployment this is.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -8,6 +9,7 @@ use std::{
 use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
 use midwatch_events::{Actor, StreamName, engine::HaltCause, id::ProcessId};
 use midwatch_log::{Log, WentBack, views::Views};
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::{
@@ -75,6 +77,8 @@ struct Inner {
     /// That the ledger went back was kept outside of it.
     noted: OnceLock<()>,
     opening: Opening,
+    /// See [`crate::reactor::started`].
+    reactions: OnceCell<BTreeMap<String, u64>>,
 }
 
 impl Engine {
@@ -142,6 +146,7 @@ impl Engine {
             remembers,
             noted: OnceLock::new(),
             opening,
+            reactions: OnceCell::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -271,6 +276,10 @@ impl Engine {
             Some((_, digest)) if digest != request.key.digest => Err(EngineError::KeyReused),
             Some((position, _)) => Ok(Some(Done { value: (), position, duplicate: true })),
         }
+    }
+
+    pub(crate) fn reactions(&self) -> &OnceCell<BTreeMap<String, u64>> {
+        &self.inner.reactions
     }
 
     pub(crate) fn places(&self) -> &Places {

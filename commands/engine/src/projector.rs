@@ -85,6 +85,8 @@ pub struct Status {
     pub position: u64,
     /// Events that are not in it yet.
     pub behind: u64,
+    /// Its lag: how long ago the first of them was recorded, in milliseconds, on the store's clock; 0 where there is none.
+    pub lag_ms: u64,
     /// The event that stopped it and why, if one did.
     pub stopped: Option<(u64, String)>,
 }
@@ -96,12 +98,28 @@ pub struct Status {
 pub async fn status(engine: &Engine) -> Result<Vec<Status>, EngineError> {
     let head = engine.log().head().await?;
     let mut all = Vec::new();
+    // Most that are behind stand at the same place.
+    let mut lags = BTreeMap::new();
     for (_, table) in tables() {
         let (position, _) = engine.views().as_of(table).await?;
         let stopped = engine.views().health(table).await?;
-        all.push(Status { name: table.name, position, behind: head.saturating_sub(position), stopped });
+        let lag_ms = match lags.get(&position) {
+            Some(known) => *known,
+            None => *lags.entry(position).or_insert(lag_ms(engine, position, head).await?),
+        };
+        all.push(Status { name: table.name, position, behind: head.saturating_sub(position), lag_ms, stopped });
     }
     Ok(all)
+}
+
+/// The age of the event after `position`, in milliseconds.
+async fn lag_ms(engine: &Engine, position: u64, head: u64) -> Result<u64, EngineError> {
+    if position >= head {
+        return Ok(0);
+    }
+    let Some(next) = engine.log().read_at(position + 1).await? else { return Ok(0) };
+    let age_us = engine.log().store_time().await?.since(next.recorded_at);
+    Ok(u64::try_from(age_us).unwrap_or_default() / 1_000)
 }
 
 /// One row of a projection.

@@ -3,11 +3,15 @@
 //!
 //! The checkpoint moves after the appends are durable. Losing it costs time and nothing else.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use midwatch_commands::{
     Refusal,
     delivery::{Delivery, DeliveryCommand},
+    engine::{Engine as Deployment, EngineCommand},
     mutant::{Mutant, active},
     reactions::{Reaction, TargetId, WorksFor, reactions},
     routine::{Routine, RoutineCommand},
@@ -92,8 +96,9 @@ pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
         engine.views().advance(NAME, from, scanned).await?;
     }
     let idle = idle(engine, &events).await;
+    let started = started(engine, &Reaction::NAMES).await?;
     for recorded in &events {
-        if let Err(error) = react_to(engine, recorded, &idle).await {
+        if let Err(error) = react_to(engine, recorded, &idle, started).await {
             let reached = recorded.position.saturating_sub(1);
             if reached > from {
                 engine.views().advance(NAME, from, reached).await?;
@@ -105,6 +110,29 @@ pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
         engine.views().advance(NAME, from, scanned).await?;
     }
     Ok(scanned > from)
+}
+
+/// The reactions of `names` that came with a later release, each with the last position it leaves alone: what happened
+/// before it was known is not answered by it, on no new reading of the ledger either. The first process that knows it
+/// records where it starts. Looked at once in the life of a process.
+///
+/// # Errors
+/// A fault of the database.
+pub async fn started<'e>(engine: &'e Engine, names: &[&str]) -> Result<&'e BTreeMap<String, u64>, EngineError> {
+    let look = async {
+        let stream = StreamName::engine();
+        let known = engine.load::<Deployment>(&stream).await?.state.reactions;
+        let is_new = |name: &&&str| !Reaction::FIRST.contains(*name) && !known.contains_key(**name);
+        let names: Vec<String> = names.iter().filter(is_new).map(|name| (*name).to_owned()).collect();
+        if names.is_empty() {
+            return Ok(known);
+        }
+        let head = engine.log().head().await?;
+        let start = |_: &Deployment| Ok(EngineCommand::StartReactions { names: names.clone(), head });
+        handle::<Deployment>(engine, &stream, &Origin::of(Actor::Engine), None, start).await?;
+        Ok(engine.load::<Deployment>(&stream).await?.state.reactions)
+    };
+    engine.reactions().get_or_try_init(|| look).await
 }
 
 /// Routines that became free in these events and for which nothing waits, read all at once. What comes to wait later is
@@ -130,7 +158,12 @@ async fn idle(engine: &Engine, events: &[Recorded]) -> BTreeSet<RoutineId> {
     idle.filter_map(|(stream, _)| stream.uuid().map(RoutineId::new)).collect()
 }
 
-async fn react_to(engine: &Engine, recorded: &Recorded, idle: &BTreeSet<RoutineId>) -> Result<(), EngineError> {
+async fn react_to(
+    engine: &Engine,
+    recorded: &Recorded,
+    idle: &BTreeSet<RoutineId>,
+    started: &BTreeMap<String, u64>,
+) -> Result<(), EngineError> {
     // A newer version knows what follows from an event that is unknown here; this process must not run past it.
     let event = AnyEvent::decode(recorded)?;
     let settled = matches!(event, AnyEvent::Routine(RoutineEvent::RunSettled(_), _));
@@ -138,6 +171,9 @@ async fn react_to(engine: &Engine, recorded: &Recorded, idle: &BTreeSet<RoutineI
         if let (true, Reaction::ClaimNext(TargetId::Routine(id))) = (settled, &reaction)
             && idle.contains(id)
         {
+            continue;
+        }
+        if started.get(reaction.name()).is_some_and(|after| recorded.position <= *after) {
             continue;
         }
         follow(engine, recorded, reaction).await?;

@@ -93,6 +93,7 @@ impl Decider for Receiver {
             | EngineEvent::SchedulingLifted {}
             | EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. }
+            | EngineEvent::ReactionStarted { .. }
             | EngineEvent::ContentErased { .. }
             | EngineEvent::NoticeRaised { .. }
             | EngineEvent::NoticeAttempted { .. }
@@ -214,6 +215,7 @@ impl Decider for Notice {
             | EngineEvent::SchedulingLifted {}
             | EngineEvent::ProcessStarted { .. }
             | EngineEvent::ProcessStopped { .. }
+            | EngineEvent::ReactionStarted { .. }
             | EngineEvent::ContentErased { .. }
             | EngineEvent::ReceiverAdded { .. }
             | EngineEvent::ReceiverRemoved { .. } => {}

@@ -401,7 +401,8 @@ fn repeat(dice: &mut Dice) -> RepeatEvent {
 
 fn engine(dice: &mut Dice) -> EngineEvent {
     let deployment = uuid::Uuid::from_u128(u128::from(dice.roll(1..=3)));
-    match dice.roll(0..=11) {
+    match dice.roll(0..=12) {
+        12 => EngineEvent::ReactionStarted { reaction: String::new(), after: dice.number().into() },
         7 => EngineEvent::ReceiverAdded { receiver: dice.id(), about: vec![], heartbeat_s: None },
         8 => EngineEvent::ReceiverRemoved { receiver: dice.id() },
         9 => EngineEvent::NoticeRaised {

@@ -322,6 +322,17 @@ impl Log {
         }
     }
 
+    /// How far the time of the newest event is ahead of the store's clock, in microseconds; 0 where it is not. More than
+    /// moments come of a clock that was set back: until it has caught up, all that happens is recorded at one instant.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn ahead_us(&self) -> Result<u64, LogError> {
+        let Some(newest) = self.read_at(self.head().await?).await? else { return Ok(0) };
+        let ahead_us = newest.recorded_at.since(self.store_time().await?);
+        Ok(u64::try_from(ahead_us).unwrap_or_default())
+    }
+
     /// The first position and the request's digest of a key that was used before.
     ///
     /// # Errors

@@ -389,10 +389,12 @@ fn engine(d: &mut Draw) -> Vec<(StreamName, New<EngineEvent>)> {
         blobs: d.number(2),
     };
     let erased_why = EngineContent::ContentErased { reason: d.text("the sender asked for it") };
+    let reaction = EngineEvent::ReactionStarted { reaction: "claim_next".to_owned(), after: d.number(40) };
     vec![
         (StreamName::engine(), created.into()),
         (StreamName::engine(), adopted.into()),
         (StreamName::engine(), new(d, erased, erased_why)),
+        (StreamName::engine(), reaction.into()),
         (StreamName::halt(), new(d, EngineEvent::SchedulingHalted { cause }, halted)),
         (StreamName::halt(), EngineEvent::SchedulingLifted {}.into()),
         (StreamName::process(process), started.into()),

@@ -10,7 +10,7 @@ use midwatch_engine::{
     Engine, clock,
     projector::{self, Status},
 };
-use midwatch_events::{time::SECOND_US, user::Access};
+use midwatch_events::user::Access;
 use midwatch_log::WentBack;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A projection whose next event has waited longer than this stands still, in seconds.
-const STANDS_STILL_S: i64 = 30;
+const STANDS_STILL_S: u64 = 30;
 /// A clock that has not gone round for longer than this stands still, in seconds: it goes round each 30 s at the least.
 const CLOCK_STILL_S: u64 = 75;
 
@@ -95,7 +95,7 @@ async fn no_clock(engine: &Engine) -> Result<Option<String>, Problem> {
 
 /// What keeps this deployment from being ready: a ledger that went back, a projection that stopped, or one whose next
 /// event has waited longer than `patience_s` seconds.
-pub(crate) async fn unwell(engine: &Engine, patience_s: i64) -> Result<Option<String>, Problem> {
+pub(crate) async fn unwell(engine: &Engine, patience_s: u64) -> Result<Option<String>, Problem> {
     if let Some(went_back) = engine.went_back() {
         return Ok(Some(gone_back(went_back)));
     }
@@ -107,10 +107,8 @@ pub(crate) async fn unwell(engine: &Engine, patience_s: i64) -> Result<Option<St
     let Some(slowest) = all.iter().filter(|status| status.behind > 0).min_by_key(|status| status.position) else {
         return Ok(None);
     };
-    let Some(next) = engine.log().read_at(slowest.position + 1).await? else { return Ok(None) };
-    let waits = engine.log().store_time().await?.since(next.recorded_at);
     let sentence = format!("the projection {} stands still at position {}", slowest.name, slowest.position);
-    Ok((waits > patience_s * SECOND_US).then_some(sentence))
+    Ok((slowest.lag_ms >= patience_s * 1_000).then_some(sentence))
 }
 
 /// Both heads, in a sentence.

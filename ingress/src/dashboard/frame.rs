@@ -17,7 +17,7 @@ use super::{
     fields::Fields,
     names, scope,
     text::{Shown, counted, grouped},
-    time::When,
+    time::{When, span},
 };
 use crate::{api::status::gone_back, app::App, auth::Caller, error::Problem};
 
@@ -90,7 +90,7 @@ impl Frame {
     ) -> Result<Self, Failure> {
         let engine = &app.engine;
         let now = engine.world().clock.now();
-        let (position, behind) = standing(app).await?;
+        let standing = standing(app).await?;
         let live = live_runs(app, caller).await?;
         let deployment = projector::get::<Deployment>(engine, engine_deployment::KEY).await?.unwrap_or_default();
         let halted = if let Some(went_back) = engine.went_back() {
@@ -114,21 +114,34 @@ impl Frame {
             request: engine.world().uuid().to_string(),
             halted,
             done: done(query.get("done")),
-            position_text: grouped(position),
-            lag: lag(behind),
+            position_text: grouped(standing.position),
+            lag: lag(standing.behind, standing.lag_ms),
             live_runs: counted(live, "live run", "live runs"),
-            live: format!("/live?since={position}"),
+            live: format!("/live?since={}", standing.position),
             now,
         })
     }
 }
 
-/// The position the rows of the slowest projection are as of, and how many events are not in it yet.
-pub(crate) async fn standing(app: &App) -> Result<(u64, u64), Failure> {
+/// Where the slowest projection stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    /// The position its rows are as of.
+    pub(crate) position: u64,
+    /// How many events are not in it yet.
+    pub(crate) behind: u64,
+    /// How long the first of them has waited, in milliseconds.
+    pub(crate) lag_ms: u64,
+}
+
+pub(crate) async fn standing(app: &App) -> Result<Standing, Failure> {
     let all = projector::status(&app.engine).await?;
-    let position = all.iter().map(|status| status.position).min().unwrap_or(0);
-    let behind = all.iter().map(|status| status.behind).max().unwrap_or(0);
-    Ok((position, behind))
+    let slowest = all.iter().min_by_key(|status| status.position);
+    Ok(slowest.map_or_else(Standing::default, |status| Standing {
+        position: status.position,
+        behind: status.behind,
+        lag_ms: status.lag_ms,
+    }))
 }
 
 /// How many runs are live, of those this caller sees.
@@ -140,10 +153,10 @@ pub(crate) async fn live_runs(app: &App, caller: &Caller) -> Result<u64, Failure
 }
 
 /// How far behind, in words.
-pub(crate) fn lag(behind: u64) -> String {
+pub(crate) fn lag(behind: u64, lag_ms: u64) -> String {
     match behind {
         0 => "up to date".to_owned(),
-        behind => format!("{} behind", counted(behind, "event", "events")),
+        behind => format!("{} behind, for {}", counted(behind, "event", "events"), span(lag_ms * 1_000)),
     }
 }
 

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use super::{
     fields::Fields,
-    frame::{Failure, Page, lag, live_runs, standing},
+    frame::{Failure, Page, Standing, lag, live_runs, standing},
     scope,
     text::{counted, grouped},
     visitor::Visitor,
@@ -44,7 +44,7 @@ const BEHIND: Duration = Duration::from_secs(2);
 
 #[derive(Template)]
 #[template(path = "standing.html")]
-struct Standing {
+struct Foot {
     position_text: String,
     lag: String,
     live_runs: String,
@@ -89,8 +89,7 @@ struct Look {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Snapshot {
-    position: u64,
-    behind: u64,
+    standing: Standing,
     live: u64,
     newer: u64,
     runs: Vec<(String, String)>,
@@ -154,19 +153,18 @@ impl Look {
         let head = *self.head.borrow_and_update();
         projector::wait_for(&self.app.engine, head).await;
         let now = self.snapshot().await?;
-        self.behind = if now.behind == 0 { 0 } else { self.behind.saturating_add(1) };
+        self.behind = if now.standing.behind == 0 { 0 } else { self.behind.saturating_add(1) };
         let before = self.shown.replace(now.clone());
         let before = before.as_ref();
-        if before.map(|before| (before.position, before.behind, before.live))
-            != Some((now.position, now.behind, now.live))
-        {
-            let standing = Standing {
-                position_text: grouped(now.position),
-                lag: lag(now.behind),
+        if before.map(|before| (before.standing, before.live)) != Some((now.standing, now.live)) {
+            let Standing { position, behind, lag_ms } = now.standing;
+            let foot = Foot {
+                position_text: grouped(position),
+                lag: lag(behind, lag_ms),
                 live_runs: counted(now.live, "live run", "live runs"),
             };
-            let html = standing.render().unwrap_or_default();
-            self.queue.push_back(Event::default().id(now.position.to_string()).data(html));
+            let html = foot.render().unwrap_or_default();
+            self.queue.push_back(Event::default().id(position.to_string()).data(html));
         }
         if before.is_some_and(|before| before.runs != now.runs) {
             self.queue.push_back(Event::default().event("runs").data("changed"));
@@ -190,15 +188,15 @@ impl Look {
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
-        let (position, behind) = standing(&self.app).await?;
-        let newer = self.newer(position).await?;
+        let standing = standing(&self.app).await?;
+        let newer = self.newer(standing.position).await?;
         let mut runs = Vec::new();
         for unattended in [false, true] {
             let rows = live_rows(&self.app, &self.caller, unattended).await?;
             runs.extend(rows.iter().map(|row| (row.id.to_string(), super::runs::state(row))));
         }
         let live = live_runs(&self.app, &self.caller).await?;
-        Ok(Snapshot { position, behind, live, newer, runs })
+        Ok(Snapshot { standing, live, newer, runs })
     }
 
     /// How much there is that the page does not show.

@@ -81,7 +81,7 @@ pub(super) async fn page(State(app): State<App>, Visitor(caller): Visitor, query
     let projections = projector::status(engine).await?.into_iter().map(|status| ProjectionLine {
         name: status.name,
         position: grouped(status.position),
-        lag: lag(status.behind),
+        lag: lag(status.behind, status.lag_ms),
         mark: if status.stopped.is_some() { Mark::bad("stopped") } else { Mark::good("follows") },
         error: status.stopped.map(|(at, error)| Shown::short(&format!("at position {at}: {error}"), 300)),
     });

@@ -59,7 +59,7 @@ async fn metrics_are_read_without_signing_in_and_name_nobody() {
     assert_eq!(series["midwatch_ledger_follower_lag_events{follower=\"projector\"}"], 0.0, "{text}");
     for view in View::ALL {
         let name = view.table().name;
-        for of in ["lag_events", "stopped"] {
+        for of in ["lag_events", "lag_seconds", "stopped"] {
             assert_eq!(series[format!("midwatch_projection_{of}{{projection=\"{name}\"}}").as_str()], 0.0, "{text}");
         }
     }

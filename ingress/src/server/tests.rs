@@ -192,5 +192,7 @@ async fn a_projection_that_nobody_keeps_stands_still() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let said = unwell(&server.engine, 0).await.unwrap().unwrap();
     assert!(said.contains("stands still at position"), "{said}");
+    let behind = midwatch_engine::projector::status(&server.engine).await.unwrap();
+    assert!(behind.iter().all(|status| status.behind > 0 && (20..60_000).contains(&status.lag_ms)), "{behind:?}");
     assert_eq!(unwell(&server.engine, 60).await.unwrap(), None, "it has a moment");
 }

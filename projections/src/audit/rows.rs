@@ -133,6 +133,7 @@ impl AuditRow {
                 };
             }
             EngineEvent::ContentErased { subject, .. } => self.subject = Some(subject.clone()),
+            EngineEvent::ReactionStarted { reaction, .. } => self.subject = Some(format!("reaction {reaction}")),
             EngineEvent::ReceiverAdded { receiver, .. } | EngineEvent::ReceiverRemoved { receiver } => {
                 self.subject = Some(format!("receiver {receiver}"));
             }

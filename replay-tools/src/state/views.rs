@@ -63,18 +63,20 @@ pub(super) fn delivery(state: &Delivery) -> Value {
 
 /// Three kinds of stream fold into [`Engine`], each into its own part: the deployment's identity,
 pub(super) fn engine(state: &Engine) -> Value {
-    let Engine { namespace, deployment, key_id, repeat_window_s, halted: _, lifted_at: _, running: _ } = state;
+    let Engine { namespace, deployment, key_id, repeat_window_s, halted: _, lifted_at: _, running: _, reactions } =
+        state;
     json!({
         "namespace": namespace,
         "deployment": deployment,
         "key_id": key_id,
         "repeat_window_s": repeat_window_s,
+        "reactions": reactions,
     })
 }
 
 /// whether scheduling is halted,
 pub(super) fn halt(state: &Engine) -> Value {
-    let Engine { namespace: _, deployment: _, key_id: _, repeat_window_s: _, halted, lifted_at, running: _ } = state;
+    let Engine { halted, lifted_at, .. } = state;
     json!({ "halted": halted.is_some(), "cause": halted, "lifted_at": at(*lifted_at) })
 }
 

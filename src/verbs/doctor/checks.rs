@@ -31,6 +31,14 @@ pub(super) async fn ledger(engine: &Engine) -> Result<Check, Failure> {
         let sentence = format!("{head} events; the database's clock and this machine's are {apart_s} s apart");
         return Ok(Check::warn("ledger", sentence));
     }
+    let ahead_s = engine.log().ahead_us().await? / 1_000_000;
+    if ahead_s >= 5 {
+        let sentence = format!(
+            "{head} events; the newest is {ahead_s} s ahead of the database's clock, which was set back: until it has \
+             caught up, everything is recorded at one instant"
+        );
+        return Ok(Check::warn("ledger", sentence));
+    }
     Ok(Check::ok("ledger", format!("reachable, its schema is known, {head} events")))
 }
 

@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use midwatch_commands::delivery::{Delivery, Fate};
+use midwatch_commands::{
+    delivery::{Delivery, Fate},
+    engine::{Engine as Deployment, EngineCommand},
+};
 use midwatch_events::{
     AnyEvent, StreamName,
-    delivery::DeliveryEvent,
+    delivery::{DeliveryEvent, ReceivedStatus},
     id::DeliveryId,
     routine::DropReason,
     run::RunEvent,
@@ -16,7 +19,7 @@ use super::support::{
     FAR, Place, Roles, all, at_once, bot, me, new_trigger, on_routine, on_trigger, open_trigger, posted, routine,
     run_now, until, verified,
 };
-use crate::{Engine, clock, projector, reactor, runner, triggers::NewTrigger};
+use crate::{Engine, clock, handle::handle, projector, reactor, runner, triggers::NewTrigger};
 
 async fn react_to_all(engine: &Engine) {
     while reactor::react(engine).await.unwrap() {}
@@ -199,5 +202,41 @@ async fn a_reactor_that_meets_a_newer_event_comes_up_to_it_and_leaves_the_lead()
         let (other, now) = (uuid::Uuid::from_u128(1), engine.world().clock.now());
         assert!(engine.views().lead("reactor", other, 1, now).await.unwrap(), "{}", place.backend);
         roles.end().await;
+    }
+}
+
+// As a process of an older release would have left the ledger: a reaction is recorded from where it was new.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reaction_that_is_new_in_a_release_leaves_alone_what_was_before() {
+    for place in Place::each().await {
+        let older = place.engine().await;
+        let bot = bot(&older).await;
+        let trigger = open_trigger(&older, &new_trigger(bot, Intake::default())).await;
+        let before = receive(&older, trigger, "before").await;
+        let head = older.log().head().await.unwrap();
+        let known = reactor::started(&older, &["queue", "page_the_owner"]).await.unwrap();
+        assert_eq!(*known, BTreeMap::from([("page_the_owner".to_owned(), head)]), "what every ledger has needs no record");
+
+        // Another process, and the same one again: it started once, and stays where it started.
+        receive(&older, trigger, "between").await;
+        for _ in 0..2 {
+            let newer = place.engine().await;
+            let known = reactor::started(&newer, &["page_the_owner", "tidy_up"]).await.unwrap();
+            assert_eq!(known["page_the_owner"], head);
+            assert!(known["tidy_up"] > head);
+        }
+        let of_engine = older.log().read_stream(&StreamName::engine(), 0, 100).await.unwrap();
+        let started = of_engine.iter().filter(|event| event.event_type == "engine.reaction_started").count();
+        assert_eq!(started, 2);
+
+        // One of this binary's, new to a ledger after the first delivery: that one stays as it was.
+        let start = EngineCommand::StartReactions { names: vec!["queue".to_owned()], head };
+        let origin = crate::Origin::of(midwatch_events::Actor::Engine);
+        handle::<Deployment>(&older, &StreamName::engine(), &origin, None, |_| Ok(start.clone())).await.unwrap();
+        let newest = place.engine().await;
+        let after = receive(&newest, trigger, "after").await;
+        react_to_all(&newest).await;
+        assert_eq!(fate(&newest, before).await, Fate::Received(ReceivedStatus::Accepted), "{}", place.backend);
+        assert_ne!(fate(&newest, after).await, Fate::Received(ReceivedStatus::Accepted), "{}", place.backend);
     }
 }

@@ -1,10 +1,11 @@
 //! Each page shows what is so, and nothing that somebody wrote as markup.
 
+use midwatch_events::user::Access;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
 use super::story::{HOSTILE, Story, recording};
-use crate::testing::by;
+use crate::testing::{Server, by};
 
 /// Every page there is, of this story.
 fn paths(story: &Story) -> Vec<String> {
@@ -83,6 +84,22 @@ async fn watch_says_what_needs_somebody() {
     assert!(html.contains("/audit?q=decision:refused"), "{html}");
     assert!(html.contains("Europe/Berlin"), "the next window carries its zone: {html}");
     assert!(html.contains("⟨U+202E⟩"), "what reorders text is named: {html}");
+}
+
+// As if the database's clock had been ten minutes ahead when the newest event was written.
+#[tokio::test]
+async fn watch_says_that_the_clock_was_set_back() {
+    let server = Server::start().await;
+    let admin = server.sign_in("Ada", Access::Admin).await;
+    let said = "ahead of its database&#39;s clock";
+    let watch = async || server.browser(&admin, Method::GET, "/").send().await.unwrap().text().await.unwrap();
+    assert!(!watch().await.contains(said));
+    let insert = "INSERT INTO events (position, stream, version, event_id, event_type, schema, recorded_at, actor, facts,
+        leaf_hash) SELECT (SELECT max(position) + 1 FROM events), stream, version + 1, randomblob(16), event_type, schema, recorded_at + 600000000,
+        actor, facts, leaf_hash FROM events WHERE event_type = 'boundary.published' ORDER BY position DESC LIMIT 1";
+    server.sql(insert).await;
+    let html = watch().await;
+    assert!(html.contains(said), "{html}");
 }
 
 #[tokio::test]

@@ -18,12 +18,15 @@ use super::super::{
     scope,
     status::{Mark, reason},
     text::{Shown, counted, word},
-    time::When,
+    time::{When, span},
 };
 use crate::{app::App, auth::Caller};
 
 /// How far back it looks, in seconds.
 const BACK_S: i64 = 86_400;
+
+/// A ledger this far ahead of its store's clock is no matter of moments, in microseconds.
+const AHEAD_US: u64 = 5_000_000;
 
 /// One thing that needs somebody.
 pub(crate) struct Item {
@@ -41,6 +44,7 @@ pub(crate) async fn items(app: &App, caller: &Caller, now: Micros) -> Result<Vec
     items.extend(asked(app, caller, now).await?);
     if caller.reads_all() {
         items.extend(stopped(app).await?);
+        items.extend(clock_set_back(app).await?);
         items.extend(unconfirmed(app, caller).await?);
         items.extend(held(app).await?);
     }
@@ -214,6 +218,18 @@ async fn stopped(app: &App) -> Result<Vec<Item>, Failure> {
         })
     });
     Ok(items.collect())
+}
+
+/// Events of a time that the store's clock has yet to reach.
+async fn clock_set_back(app: &App) -> Result<Option<Item>, Failure> {
+    let ahead_us = app.engine.log().ahead_us().await?;
+    Ok((ahead_us >= AHEAD_US).then(|| Item {
+        mark: Mark::bad("clock"),
+        title: format!("The ledger is {} ahead of its database's clock", span(ahead_us)),
+        latest: Some(Shown::line("That clock was set back; until it has caught up, everything is recorded at one instant")),
+        at: None,
+        path: "/system".to_owned(),
+    }))
 }
 
 async fn unconfirmed(app: &App, caller: &Caller) -> Result<Vec<Item>, Failure> {
