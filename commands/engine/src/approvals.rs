@@ -1,5 +1,6 @@
 //! Approvals: what persons are asked, and their answers.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider, Refusal,
     run::{Answerer, Run, RunCommand},
@@ -39,67 +40,73 @@ impl Engine {
     /// # Errors
     /// There is no such approval, it was answered already, has expired or was withdrawn, they may not answer it, what
     /// they were shown is not what waits, the boundary was changed meanwhile; or a fault.
-    pub async fn answer_approval(
-        &self,
+    pub fn answer_approval<'a>(
+        &'a self,
         answer: Answer,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        let row = self.approval(answer.approval).await?;
-        let stream = StreamName::run(row.run);
-        let origin = origin.clone().within(&stream);
-        for _ in 0..TRIES {
-            let run = self.load::<Run>(&stream).await?;
-            let (_, boundary) = self.boundary().await?;
-            let now = self.log().store_time().await?;
-            let Answer { approval, digest, yes, by } = answer;
-            let command = RunCommand::AnswerApproval { approval, digest, yes, by, now };
-            let events = match run.state.decide(command) {
-                Ok(events) => events,
-                Err(refusal) => return self.seen(request, refusal).await,
-            };
-            // A yes to what an older boundary asked would let nothing through: the call is judged by the new one.
-            if yes && boundary != row.boundary {
-                let sentence = "the boundary was changed since; the call is judged again by the new one";
-                return self.seen(request, Refusal::AlreadySo(sentence)).await;
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let row = self.approval(answer.approval).await?;
+            let stream = StreamName::run(row.run);
+            let origin = origin.clone().within(&stream);
+            for _ in 0..TRIES {
+                let run = self.load::<Run>(&stream).await?;
+                let (_, boundary) = self.boundary().await?;
+                let now = self.log().store_time().await?;
+                let Answer { approval, digest, yes, by } = answer;
+                let command = RunCommand::AnswerApproval { approval, digest, yes, by, now };
+                let events = match run.state.decide(command) {
+                    Ok(events) => events,
+                    Err(refusal) => return self.seen(request, refusal).await,
+                };
+                // A yes to what an older boundary asked would let nothing through: the call is judged by the new one.
+                if yes && boundary != row.boundary {
+                    let sentence = "the boundary was changed since; the call is judged again by the new one";
+                    return self.seen(request, Refusal::AlreadySo(sentence)).await;
+                }
+                let mut plan = Plan::default();
+                plan.add(self.world(), &stream, run.version, &events, &origin)?;
+                if yes {
+                    plan.condition(StreamName::boundary(), boundary);
+                }
+                if let Some(request) = request {
+                    plan.key(request.key);
+                }
+                if let Some(appended) = plan.commit(self.log()).await? {
+                    return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
+                }
             }
-            let mut plan = Plan::default();
-            plan.add(self.world(), &stream, run.version, &events, &origin)?;
-            if yes {
-                plan.condition(StreamName::boundary(), boundary);
-            }
-            if let Some(request) = request {
-                plan.key(request.key);
-            }
-            if let Some(appended) = plan.commit(self.log()).await? {
-                return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
-            }
-        }
-        Err(EngineError::Fault(format!("{stream} is changed by too many processes at once; try again")))
+            Err(EngineError::Fault(format!("{stream} is changed by too many processes at once; try again")))
+        })
     }
 
     /// An approval as the projection has it.
     ///
     /// # Errors
     /// There is no such one, or a fault.
-    pub async fn approval(&self, id: ApprovalId) -> Result<ApprovalRow, EngineError> {
-        let row = projector::get::<Approvals>(self, &id.to_string()).await?;
-        row.ok_or_else(|| Refusal::NotFound("approval").into())
+    pub fn approval(&self, id: ApprovalId) -> BoxFuture<'_, Result<ApprovalRow, EngineError>> {
+        Box::pin(async move {
+            let row = projector::get::<Approvals>(self, &id.to_string()).await?;
+            row.ok_or_else(|| Refusal::NotFound("approval").into())
+        })
     }
 
     /// Records that nobody answered in time; the clock says so, never a person. One that has its answer keeps it.
     ///
     /// # Errors
     /// A fault.
-    pub async fn expire_approval(&self, run: RunId, approval: ApprovalId) -> Result<(), EngineError> {
-        let (stream, now) = (StreamName::run(run), self.log().store_time().await?);
-        let origin = Origin::of(Actor::Clock).within(&stream);
-        let expired =
-            handle::<Run>(self, &stream, &origin, None, |_| Ok(RunCommand::ExpireApproval { approval, now })).await;
-        match expired {
-            Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
-            Err(error) => Err(error),
-        }
+    pub fn expire_approval(&self, run: RunId, approval: ApprovalId) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            let (stream, now) = (StreamName::run(run), self.log().store_time().await?);
+            let origin = Origin::of(Actor::Clock).within(&stream);
+            let expired =
+                handle::<Run>(self, &stream, &origin, None, |_| Ok(RunCommand::ExpireApproval { approval, now })).await;
+            match expired {
+                Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
     }
 }
 
@@ -108,14 +115,16 @@ impl Engine {
 ///
 /// # Errors
 /// A fault.
-pub async fn sweep(engine: &Engine, now: Micros) -> Result<(), EngineError> {
-    let filters = vec![
-        Condition { column: "state", is: Test::Eq(Cell::Text("open".to_owned())) },
-        Condition { column: "expires_at", is: Test::Le(Cell::Int(now.0)) },
-    ];
-    let order = Order { column: "expires_at", descending: false };
-    for (row, _) in projector::page::<Approvals>(engine, filters, order, PAGE, None).await? {
-        engine.expire_approval(row.run, row.id).await?;
-    }
-    Ok(())
+pub fn sweep(engine: &Engine, now: Micros) -> BoxFuture<'_, Result<(), EngineError>> {
+    Box::pin(async move {
+        let filters = vec![
+            Condition { column: "state", is: Test::Eq(Cell::Text("open".to_owned())) },
+            Condition { column: "expires_at", is: Test::Le(Cell::Int(now.0)) },
+        ];
+        let order = Order { column: "expires_at", descending: false };
+        for (row, _) in projector::page::<Approvals>(engine, filters, order, PAGE, None).await? {
+            engine.expire_approval(row.run, row.id).await?;
+        }
+        Ok(())
+    })
 }

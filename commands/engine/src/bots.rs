@@ -1,5 +1,6 @@
 //! Bots: registering them and granting them tools.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     bot::{Bot, BotCommand},
@@ -16,51 +17,57 @@ impl Engine {
     ///
     /// # Errors
     /// A bad name or endpoint, or a fault.
-    pub async fn register_bot(
-        &self,
-        name: &str,
-        agui: Option<&str>,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<BotId>, EngineError> {
-        let bot = self.new_id(request);
-        let tools: Vec<String> = FIRST_TOOLS.iter().map(|&tool| tool.to_owned()).collect();
-        let done = handle::<Bot>(self, &StreamName::bot(bot), origin, request, |_| {
-            let (name, agui) = (name.to_owned(), agui.map(str::to_owned));
-            Ok(BotCommand::Register { bot, name, agui, tools: tools.clone() })
+    pub fn register_bot<'a>(
+        &'a self,
+        name: &'a str,
+        agui: Option<&'a str>,
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<BotId>, EngineError>> {
+        Box::pin(async move {
+            let bot = self.new_id(request);
+            let tools: Vec<String> = FIRST_TOOLS.iter().map(|&tool| tool.to_owned()).collect();
+            let done = handle::<Bot>(self, &StreamName::bot(bot), origin, request, |_| {
+                let (name, agui) = (name.to_owned(), agui.map(str::to_owned));
+                Ok(BotCommand::Register { bot, name, agui, tools: tools.clone() })
+            })
+            .await?;
+            Ok(done.with(bot))
         })
-        .await?;
-        Ok(done.with(bot))
     }
 
     /// Changes which tools a Bot is granted, or retires it.
     ///
     /// # Errors
     /// There is no such Bot, or it is retired, or a fault.
-    pub async fn change_bot(
-        &self,
+    pub fn change_bot<'a>(
+        &'a self,
         bot: BotId,
-        origin: &Origin,
-        request: Option<&Request>,
+        origin: &'a Origin,
+        request: Option<&'a Request>,
         command: BotCommand,
-    ) -> Result<Done<()>, EngineError> {
-        handle::<Bot>(self, &StreamName::bot(bot), origin, request, |_| Ok(command.clone())).await
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(
+            async move { handle::<Bot>(self, &StreamName::bot(bot), origin, request, |_| Ok(command.clone())).await },
+        )
     }
 
     /// A Bot that can be given work.
     ///
     /// # Errors
     /// There is no such Bot, or it is retired, or a fault.
-    pub async fn workable_bot(&self, bot: BotId) -> Result<Bot, EngineError> {
-        let loaded = self.load::<Bot>(&StreamName::bot(bot)).await?;
-        match loaded.state.workable() {
-            Ok(_) => Ok(loaded.state),
-            Err(Refusal::NotFound(_)) => {
-                let sentence = format!("there is no Bot {bot}; `midwatch bot list` shows those there are");
-                Err(Refusal::Invalid(sentence).into())
+    pub fn workable_bot(&self, bot: BotId) -> BoxFuture<'_, Result<Bot, EngineError>> {
+        Box::pin(async move {
+            let loaded = self.load::<Bot>(&StreamName::bot(bot)).await?;
+            match loaded.state.workable() {
+                Ok(_) => Ok(loaded.state),
+                Err(Refusal::NotFound(_)) => {
+                    let sentence = format!("there is no Bot {bot}; `midwatch bot list` shows those there are");
+                    Err(Refusal::Invalid(sentence).into())
+                }
+                Err(refusal) => Err(refusal.into()),
             }
-            Err(refusal) => Err(refusal.into()),
-        }
+        })
     }
 
     /// The id of a thing that a request makes: derived from the request, so that twice is once; else a new one.

@@ -1,5 +1,6 @@
 //! The boundary: publishing a document that was checked before.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::boundary::{Boundary, BoundaryCommand};
 use midwatch_events::StreamName;
 
@@ -11,28 +12,32 @@ impl Engine {
     ///
     /// # Errors
     /// It is in force already, or a fault. With `expected`, a boundary that was published meanwhile is a refusal too.
-    pub async fn publish_boundary(
-        &self,
-        document: &str,
-        note: &str,
+    pub fn publish_boundary<'a>(
+        &'a self,
+        document: &'a str,
+        note: &'a str,
         expected: Option<u64>,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        let sentence = "another boundary was published meanwhile; look at it and publish again";
-        let seen = expected.map(|version| (version, sentence));
-        handle_at::<Boundary>(self, &StreamName::boundary(), seen, origin, request, |_| {
-            Ok(BoundaryCommand::Publish { document: document.to_owned(), note: note.to_owned() })
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let sentence = "another boundary was published meanwhile; look at it and publish again";
+            let seen = expected.map(|version| (version, sentence));
+            handle_at::<Boundary>(self, &StreamName::boundary(), seen, origin, request, |_| {
+                Ok(BoundaryCommand::Publish { document: document.to_owned(), note: note.to_owned() })
+            })
+            .await
         })
-        .await
     }
 
     /// The boundary in force, as JSON text, and its version.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn boundary(&self) -> Result<(Option<String>, u64), EngineError> {
-        let loaded = self.load::<Boundary>(&StreamName::boundary()).await?;
-        Ok((loaded.state.document, loaded.version))
+    pub fn boundary(&self) -> BoxFuture<'_, Result<(Option<String>, u64), EngineError>> {
+        Box::pin(async move {
+            let loaded = self.load::<Boundary>(&StreamName::boundary()).await?;
+            Ok((loaded.state.document, loaded.version))
+        })
     }
 }

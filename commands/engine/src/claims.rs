@@ -10,6 +10,7 @@ mod settles;
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider, Refusal, calendar,
     engine::Engine as Deployment,
@@ -393,41 +394,48 @@ impl Engine {
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
-    pub async fn claim_next(
-        &self,
+    pub fn claim_next<'a>(
+        &'a self,
         target: TargetId,
-        origin: &Origin,
+        origin: &'a Origin,
         key: Option<Key>,
-    ) -> Result<Done<Claimed>, EngineError> {
-        let now = self.log().store_time().await?;
-        let next = midwatch_commands::target::ClaimNext { namespace: self.namespace(), process: self.process(), now };
-        match target {
-            TargetId::Routine(id) => {
-                let routine = self.load::<Routine>(&StreamName::routine(id)).await?.state;
-                if routine.queued.is_some() && routine.target.live.is_none() {
-                    return self.tick_as(id, Ticking { now, runner: true, turn: true }).await;
+    ) -> BoxFuture<'a, Result<Done<Claimed>, EngineError>> {
+        Box::pin(async move {
+            let now = self.log().store_time().await?;
+            let next =
+                midwatch_commands::target::ClaimNext { namespace: self.namespace(), process: self.process(), now };
+            match target {
+                TargetId::Routine(id) => {
+                    let routine = self.load::<Routine>(&StreamName::routine(id)).await?.state;
+                    if routine.queued.is_some() && routine.target.live.is_none() {
+                        return self.tick_as(id, Ticking { now, runner: true, turn: true }).await;
+                    }
+                    self.claim_on_routine(id, origin, key, |_| RoutineCommand::ClaimNext(next)).await
                 }
-                self.claim_on_routine(id, origin, key, |_| RoutineCommand::ClaimNext(next)).await
+                TargetId::Trigger(id) => {
+                    self.claim_on_trigger(id, origin, key, |_| TriggerCommand::ClaimNext(next)).await
+                }
             }
-            TargetId::Trigger(id) => self.claim_on_trigger(id, origin, key, |_| TriggerCommand::ClaimNext(next)).await,
-        }
+        })
     }
 
     /// Looks at a routine's windows, as if somebody were there to run it.
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
-    pub async fn tick(&self, id: RoutineId) -> Result<Done<Claimed>, EngineError> {
-        let now = self.log().store_time().await?;
-        self.tick_as(id, Ticking { now, runner: true, turn: true }).await
+    pub fn tick(&self, id: RoutineId) -> BoxFuture<'_, Result<Done<Claimed>, EngineError>> {
+        Box::pin(async move {
+            let now = self.log().store_time().await?;
+            self.tick_as(id, Ticking { now, runner: true, turn: true }).await
+        })
     }
 
     /// Looks at a routine's windows.
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
-    pub async fn tick_as(&self, id: RoutineId, ticking: Ticking) -> Result<Done<Claimed>, EngineError> {
-        self.tick_ahead(id, ticking, None).await
+    pub fn tick_as(&self, id: RoutineId, ticking: Ticking) -> BoxFuture<'_, Result<Done<Claimed>, EngineError>> {
+        Box::pin(async move { self.tick_ahead(id, ticking, None).await })
     }
 
     /// As [`Engine::tick_as`], on what was read of the routine before.

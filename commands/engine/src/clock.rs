@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use crate::{Engine, EngineError, projector, upkeep, world::told};
@@ -31,46 +32,48 @@ pub const SLEEP_MAX: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Ticks until told to stop.
-pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
-    let mut head = engine.log().follow();
-    let (mut swept, mut noted) = (None, None);
-    let mut looks = Looks::default();
-    let rearming = Arc::new(AtomicBool::new(false));
-    loop {
-        let now = engine.world().clock.monotonic();
-        if swept.is_none_or(|at| now.saturating_sub(at) >= SLEEP_MAX) {
-            swept = Some(now);
-            if let Err(error) = projector::stand_in(&engine).await {
-                tracing::warn!(%error, "projections cannot be kept; trying again");
+pub fn run(engine: Engine, mut stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut head = engine.log().follow();
+        let (mut swept, mut noted) = (None, None);
+        let mut looks = Looks::default();
+        let rearming = Arc::new(AtomicBool::new(false));
+        loop {
+            let now = engine.world().clock.monotonic();
+            if swept.is_none_or(|at| now.saturating_sub(at) >= SLEEP_MAX) {
+                swept = Some(now);
+                if let Err(error) = projector::stand_in(&engine).await {
+                    tracing::warn!(%error, "projections cannot be kept; trying again");
+                }
+                if let Err(error) = sweep(&engine).await {
+                    tracing::warn!(%error, "overdue runs cannot be closed; trying again");
+                }
+                rearm_beside(&engine, &rearming);
+                if let Err(error) = upkeep::keep_up(&engine).await {
+                    tracing::warn!(%error, "old words and held deliveries cannot be looked at; trying again");
+                }
             }
-            if let Err(error) = sweep(&engine).await {
-                tracing::warn!(%error, "overdue runs cannot be closed; trying again");
-            }
-            rearm_beside(&engine, &rearming);
-            if let Err(error) = upkeep::keep_up(&engine).await {
-                tracing::warn!(%error, "old words and held deliveries cannot be looked at; trying again");
+            let known = *head.borrow_and_update();
+            let sleep = match looks.tick(&engine, known).await {
+                Ok(sleep) => {
+                    ticked(&engine, &mut noted, now).await;
+                    sleep
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "due windows cannot be claimed; trying again");
+                    Duration::from_secs(1)
+                }
+            };
+            tokio::select! {
+                biased;
+                () = told(&mut stop) => break,
+                () = engine.world().clock.sleep(sleep) => {}
+                // New events may have made something due; many at once are looked at together.
+                _ = head.changed() => engine.world().clock.sleep(SETTLE).await,
             }
         }
-        let known = *head.borrow_and_update();
-        let sleep = match looks.tick(&engine, known).await {
-            Ok(sleep) => {
-                ticked(&engine, &mut noted, now).await;
-                sleep
-            }
-            Err(error) => {
-                tracing::warn!(%error, "due windows cannot be claimed; trying again");
-                Duration::from_secs(1)
-            }
-        };
-        tokio::select! {
-            biased;
-            () = told(&mut stop) => break,
-            () = engine.world().clock.sleep(sleep) => {}
-            // New events may have made something due; many at once are looked at together.
-            _ = head.changed() => engine.world().clock.sleep(SETTLE).await,
-        }
-    }
-    looks.leave(&engine).await;
+        looks.leave(&engine).await;
+    })
 }
 
 /// Looks for windows that newer time-zone data moves, in a task of its own: with many routines it takes long, and
@@ -117,10 +120,12 @@ async fn ticked(engine: &Engine, noted: &mut Option<Duration>, now: Duration) {
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn still_for_s(engine: &Engine) -> Result<Option<u64>, EngineError> {
-    let ticked = engine.views().named_checkpoint(TICKED).await?;
-    let now = u64::try_from(engine.log().store_time().await?.seconds()).unwrap_or(0);
-    Ok((ticked > 0).then(|| now.saturating_sub(ticked)))
+pub fn still_for_s(engine: &Engine) -> BoxFuture<'_, Result<Option<u64>, EngineError>> {
+    Box::pin(async move {
+        let ticked = engine.views().named_checkpoint(TICKED).await?;
+        let now = u64::try_from(engine.log().store_time().await?.seconds()).unwrap_or(0);
+        Ok((ticked > 0).then(|| now.saturating_sub(ticked)))
+    })
 }
 
 /// Looks at everything that is due, and says how long nothing will be. It takes for granted that somebody executes runs.
@@ -128,6 +133,6 @@ pub async fn still_for_s(engine: &Engine) -> Result<Option<u64>, EngineError> {
 /// # Errors
 /// A fault of the database. A target that cannot be looked at is no fault: it is logged or suspended, and the others
 /// go on.
-pub async fn tick(engine: &Engine) -> Result<Duration, EngineError> {
-    Looks::with_runner().tick(engine, 0).await
+pub fn tick(engine: &Engine) -> BoxFuture<'_, Result<Duration, EngineError>> {
+    Box::pin(async move { Looks::with_runner().tick(engine, 0).await })
 }

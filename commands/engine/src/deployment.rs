@@ -13,6 +13,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider,
     boundary::{Boundary, BoundaryCommand},
@@ -258,38 +259,40 @@ fn other_deployment() -> Found {
 ///
 /// # Errors
 /// There is no ledger, or the state directory cannot be written.
-pub async fn adopt(world: &World, opening: &Opening) -> Result<Uuid, EngineError> {
-    let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
-    let directory = state_dir(&opening.outside, &opening.url);
-    let folds = Folds::default();
-    let loaded = load::<Deployment>(&log, &folds, &StreamName::engine()).await?;
-    let key = match given_key(&opening.outside)? {
-        Some(key) => key,
-        None => make_key(world, &key_path(&opening.outside, &directory))?,
-    };
-    let deployment = opening
-        .outside
-        .deployment
-        .unwrap_or_else(|| uuid::Builder::from_random_bytes(world.random::<16>()).into_uuid());
-    let command = EngineCommand::Adopt { deployment, key_id: Secrets::derive(&key).key_id() };
-    let mut plan = Plan::default();
-    let origin = Origin::of(opening.actor.clone());
-    plan.add(world, &StreamName::engine(), loaded.version, &loaded.state.decide(command)?, &origin)?;
-    let halt = load::<Deployment>(&log, &folds, &StreamName::halt()).await?;
-    let lifted = match halt.state.halted {
-        Some(HaltCause::ForeignDeployment | HaltCause::LedgerWentBack) => {
-            halt.state.decide(EngineCommand::Lift { adopted: true })?
-        }
-        Some(HaltCause::Person) | None => vec![],
-    };
-    plan.add(world, &StreamName::halt(), halt.version, &lifted, &origin)?;
-    let appended = plan
-        .commit(&log)
-        .await?
-        .ok_or_else(|| EngineError::Fault("another process adopted this ledger just now; try again".to_owned()))?;
-    write_state(world, &directory, &StateFile { deployment, highest_position: appended.last() })?;
-    log.close().await;
-    Ok(deployment)
+pub fn adopt<'a>(world: &'a World, opening: &'a Opening) -> BoxFuture<'a, Result<Uuid, EngineError>> {
+    Box::pin(async move {
+        let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+        let directory = state_dir(&opening.outside, &opening.url);
+        let folds = Folds::default();
+        let loaded = load::<Deployment>(&log, &folds, &StreamName::engine()).await?;
+        let key = match given_key(&opening.outside)? {
+            Some(key) => key,
+            None => make_key(world, &key_path(&opening.outside, &directory))?,
+        };
+        let deployment = opening
+            .outside
+            .deployment
+            .unwrap_or_else(|| uuid::Builder::from_random_bytes(world.random::<16>()).into_uuid());
+        let command = EngineCommand::Adopt { deployment, key_id: Secrets::derive(&key).key_id() };
+        let mut plan = Plan::default();
+        let origin = Origin::of(opening.actor.clone());
+        plan.add(world, &StreamName::engine(), loaded.version, &loaded.state.decide(command)?, &origin)?;
+        let halt = load::<Deployment>(&log, &folds, &StreamName::halt()).await?;
+        let lifted = match halt.state.halted {
+            Some(HaltCause::ForeignDeployment | HaltCause::LedgerWentBack) => {
+                halt.state.decide(EngineCommand::Lift { adopted: true })?
+            }
+            Some(HaltCause::Person) | None => vec![],
+        };
+        plan.add(world, &StreamName::halt(), halt.version, &lifted, &origin)?;
+        let appended = plan
+            .commit(&log)
+            .await?
+            .ok_or_else(|| EngineError::Fault("another process adopted this ledger just now; try again".to_owned()))?;
+        write_state(world, &directory, &StateFile { deployment, highest_position: appended.last() })?;
+        log.close().await;
+        Ok(deployment)
+    })
 }
 
 /// Keeps the highest position seen; a failure to do so costs a warning some other day, and nothing now.

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
 use midwatch_events::{Actor, StreamName, engine::HaltCause, id::ProcessId};
 use midwatch_log::{Log, WentBack, views::Views};
@@ -87,17 +88,19 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Deployment`] when key or identity are missing or another's; faults of the database.
-    pub async fn open(world: World, opening: Opening) -> Result<Self, EngineError> {
-        let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
-        let joined = deployment::join(&log, &world, &opening).await?;
-        let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
-        let own = joined.halt.is_none();
-        let engine = Self::assemble(log, views, world, opening, Some((joined.secrets, own)), &joined.state);
-        if let Some(found) = joined.halt {
-            engine.halt_because(found).await?;
-        }
-        crate::projector::attach(&engine).await?;
-        Ok(engine)
+    pub fn open(world: World, opening: Opening) -> BoxFuture<'static, Result<Self, EngineError>> {
+        Box::pin(async move {
+            let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+            let joined = deployment::join(&log, &world, &opening).await?;
+            let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+            let own = joined.halt.is_none();
+            let engine = Self::assemble(log, views, world, opening, Some((joined.secrets, own)), &joined.state);
+            if let Some(found) = joined.halt {
+                engine.halt_because(found).await?;
+            }
+            crate::projector::attach(&engine).await?;
+            Ok(engine)
+        })
     }
 
     /// Opens the ledger for reading; needs no key and writes nothing to it. Projections are still brought up to the
@@ -105,14 +108,16 @@ impl Engine {
     ///
     /// # Errors
     /// There is no ledger, or the database is at fault.
-    pub async fn open_reader(world: World, opening: Opening) -> Result<Self, EngineError> {
-        let log = Log::open(&opening.url, midwatch_log::Open::ReadOnly).await?;
-        let folds = Folds::default();
-        let state: Loaded<Deployment> = load(&log, &folds, &StreamName::engine()).await?;
-        let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
-        let engine = Self::assemble(log, views, world, opening, None, &state.state);
-        crate::projector::attach(&engine).await?;
-        Ok(engine)
+    pub fn open_reader(world: World, opening: Opening) -> BoxFuture<'static, Result<Self, EngineError>> {
+        Box::pin(async move {
+            let log = Log::open(&opening.url, midwatch_log::Open::ReadOnly).await?;
+            let folds = Folds::default();
+            let state: Loaded<Deployment> = load(&log, &folds, &StreamName::engine()).await?;
+            let views = Views::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
+            let engine = Self::assemble(log, views, world, opening, None, &state.state);
+            crate::projector::attach(&engine).await?;
+            Ok(engine)
+        })
     }
 
     fn assemble(
@@ -243,15 +248,17 @@ impl Engine {
     ///
     /// # Errors
     /// As [`load`].
-    pub async fn halt(&self) -> Result<Loaded<Deployment>, EngineError> {
-        let mut halt = self.load::<Deployment>(&StreamName::halt()).await?;
-        if self.inner.opening.halted {
-            halt.state.halted.get_or_insert(HaltCause::Person);
-        }
-        if self.went_back().is_some() {
-            halt.state.halted = Some(HaltCause::LedgerWentBack);
-        }
-        Ok(halt)
+    pub fn halt(&self) -> BoxFuture<'_, Result<Loaded<Deployment>, EngineError>> {
+        Box::pin(async move {
+            let mut halt = self.load::<Deployment>(&StreamName::halt()).await?;
+            if self.inner.opening.halted {
+                halt.state.halted.get_or_insert(HaltCause::Person);
+            }
+            if self.went_back().is_some() {
+                halt.state.halted = Some(HaltCause::LedgerWentBack);
+            }
+            Ok(halt)
+        })
     }
 
     /// Whether scheduling is halted, as this process saw it last; not halted where it never looked. What other processes
@@ -312,18 +319,22 @@ impl Engine {
     }
 
     /// Keeps the highest position this deployment has seen outside the ledger, so that a restored copy is noticed.
-    pub async fn remember(&self) {
-        if self.inner.remembers
-            && let Ok(head) = self.inner.log.head().await
-        {
-            deployment::remember(&self.inner.world, &self.inner.opening, head);
-        }
+    pub fn remember(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.inner.remembers
+                && let Ok(head) = self.inner.log.head().await
+            {
+                deployment::remember(&self.inner.world, &self.inner.opening, head);
+            }
+        })
     }
 
     /// Leaves: keeps the head outside, closes the connections.
-    pub async fn close(&self) {
-        self.remember().await;
-        self.inner.views.close().await;
-        self.inner.log.close().await;
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.remember().await;
+            self.inner.views.close().await;
+            self.inner.log.close().await;
+        })
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider as _, Refusal,
     engine::{Engine as Deployment, EngineCommand},
@@ -59,29 +60,31 @@ impl Engine {
     /// # Errors
     /// No reason is given; nobody wrote to the stream; it is a live run's; there is nothing left to erase; or a fault.
     /// After a fault ask again: what was left of it is done then.
-    pub async fn erase(
-        &self,
-        subject: &StreamName,
-        reason: &str,
-        origin: &Origin,
-    ) -> Result<Done<Erased>, EngineError> {
-        if reason.trim().is_empty() {
-            return Err(Refusal::Invalid("say why the words are erased; the reason is recorded".to_owned()).into());
-        }
-        if subject.category() == "run"
-            && let Some(run) = subject.uuid().map(RunId::new)
-            && self.load::<Run>(subject).await?.state.live().is_ok()
-        {
-            return Err(Refusal::Busy { live: run }.into());
-        }
-        let found = self.find_words(subject).await?;
-        if found.words.is_empty() && found.erased {
-            // Whoever erased them may not have come to the copies.
+    pub fn erase<'a>(
+        &'a self,
+        subject: &'a StreamName,
+        reason: &'a str,
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Done<Erased>, EngineError>> {
+        Box::pin(async move {
+            if reason.trim().is_empty() {
+                return Err(Refusal::Invalid("say why the words are erased; the reason is recorded".to_owned()).into());
+            }
+            if subject.category() == "run"
+                && let Some(run) = subject.uuid().map(RunId::new)
+                && self.load::<Run>(subject).await?.state.live().is_ok()
+            {
+                return Err(Refusal::Busy { live: run }.into());
+            }
+            let found = self.find_words(subject).await?;
+            if found.words.is_empty() && found.erased {
+                // Whoever erased them may not have come to the copies.
+                projector::rebuild(self, None, |_, _, _| {}).await?;
+            }
+            let done = self.erase_found(subject, &found, reason, origin).await?;
             projector::rebuild(self, None, |_, _, _| {}).await?;
-        }
-        let done = self.erase_found(subject, &found, reason, origin).await?;
-        projector::rebuild(self, None, |_, _, _| {}).await?;
-        Ok(done)
+            Ok(done)
+        })
     }
 
     /// The same for a delivery, whose only copies are in a projection that takes them out when it hears of it.

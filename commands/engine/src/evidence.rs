@@ -1,5 +1,6 @@
 //! Reading what senders sent: a permission of its own, and each reading is recorded before anything is shown.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     user::{User, UserCommand},
@@ -40,29 +41,33 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such person or token, or a fault.
-    pub async fn allow_evidence(
-        &self,
+    pub fn allow_evidence<'a>(
+        &'a self,
         reader: Reader,
         allowed: bool,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        let stream = match reader {
-            Reader::User(id) => StreamName::user(id),
-            Reader::Token(id) => StreamName::token(id),
-        };
-        handle::<User>(self, &stream, origin, request, |_| Ok(UserCommand::AllowEvidence(allowed))).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let stream = match reader {
+                Reader::User(id) => StreamName::user(id),
+                Reader::Token(id) => StreamName::token(id),
+            };
+            handle::<User>(self, &stream, origin, request, |_| Ok(UserCommand::AllowEvidence(allowed))).await
+        })
     }
 
     /// Whether an actor may read what senders sent.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn reads_evidence(&self, actor: &Actor) -> Result<bool, EngineError> {
-        match self.reader(actor) {
-            None => Ok(false),
-            Some(stream) => Ok(self.load::<User>(&stream).await?.state.reads_evidence()),
-        }
+    pub fn reads_evidence<'a>(&'a self, actor: &'a Actor) -> BoxFuture<'a, Result<bool, EngineError>> {
+        Box::pin(async move {
+            match self.reader(actor) {
+                None => Ok(false),
+                Some(stream) => Ok(self.load::<User>(&stream).await?.state.reads_evidence()),
+            }
+        })
     }
 
     /// The stream that says what an actor may read. The command line has the first admin's rights.
@@ -80,25 +85,31 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such delivery; they may not read it, or no longer; or a fault.
-    pub async fn read_delivery(&self, id: DeliveryId, origin: &Origin) -> Result<Option<Evidence>, EngineError> {
-        let refused = || {
-            let sentence = "you may not read what senders sent; an admin grants that with `midwatch user evidence`";
-            Refusal::Invalid(sentence.to_owned())
-        };
-        let stream = self.reader(&origin.actor).ok_or_else(refused)?;
-        let Some((DeliveryContent::Received { headers, query, .. }, body)) =
-            self.content(id).await?.zip(self.body(id).await?)
-        else {
-            return Ok(None);
-        };
-        let done = handle::<User>(self, &stream, origin, None, |reader: &User| {
-            // Withdrawn meanwhile, and nothing is shown.
-            if !reader.reads_evidence() {
-                return Err(refused());
-            }
-            Ok(UserCommand::ReadEvidence { subject: StreamName::delivery(id), part: EvidencePart::Body })
+    pub fn read_delivery<'a>(
+        &'a self,
+        id: DeliveryId,
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Option<Evidence>, EngineError>> {
+        Box::pin(async move {
+            let refused = || {
+                let sentence = "you may not read what senders sent; an admin grants that with `midwatch user evidence`";
+                Refusal::Invalid(sentence.to_owned())
+            };
+            let stream = self.reader(&origin.actor).ok_or_else(refused)?;
+            let Some((DeliveryContent::Received { headers, query, .. }, body)) =
+                self.content(id).await?.zip(self.body(id).await?)
+            else {
+                return Ok(None);
+            };
+            let done = handle::<User>(self, &stream, origin, None, |reader: &User| {
+                // Withdrawn meanwhile, and nothing is shown.
+                if !reader.reads_evidence() {
+                    return Err(refused());
+                }
+                Ok(UserCommand::ReadEvidence { subject: StreamName::delivery(id), part: EvidencePart::Body })
+            })
+            .await?;
+            Ok(Some(Evidence { headers, query, body, position: done.position }))
         })
-        .await?;
-        Ok(Some(Evidence { headers, query, body, position: done.position }))
     }
 }

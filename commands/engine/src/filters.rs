@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
+use futures_util::future::BoxFuture;
 use midwatch_boundary::{Filter, Judge, filter::Passes};
 use midwatch_commands::{Refusal, trigger::takes_type};
 use midwatch_events::{
@@ -112,31 +113,39 @@ impl Engine {
     ///
     /// # Errors
     /// The filter cannot be saved; or a fault.
-    pub async fn preview_filter(&self, trigger: TriggerId, intake: &Intake) -> Result<Vec<Previewed>, EngineError> {
-        check_filter(intake)?;
-        let of = Condition { column: "trigger", is: Test::Eq(Cell::Text(trigger.to_string())) };
-        let order = Order { column: "position", descending: true };
-        let rows = projector::page::<Deliveries>(self, vec![of], order, PREVIEW, None).await?;
-        let mut previewed = Vec::with_capacity(rows.len());
-        for (delivery, _) in rows {
-            let passes = match self.headers(delivery.id).await?.zip(self.body(delivery.id).await?) {
-                None => None,
-                Some((headers, body)) => {
-                    let event_type = delivery.event_type.as_deref();
-                    Some(self.wants(intake, Seen { headers: &headers, body: &body, event_type }).await)
-                }
-            };
-            previewed.push(Previewed { delivery, passes });
-        }
-        Ok(previewed)
+    pub fn preview_filter<'a>(
+        &'a self,
+        trigger: TriggerId,
+        intake: &'a Intake,
+    ) -> BoxFuture<'a, Result<Vec<Previewed>, EngineError>> {
+        Box::pin(async move {
+            check_filter(intake)?;
+            let of = Condition { column: "trigger", is: Test::Eq(Cell::Text(trigger.to_string())) };
+            let order = Order { column: "position", descending: true };
+            let rows = projector::page::<Deliveries>(self, vec![of], order, PREVIEW, None).await?;
+            let mut previewed = Vec::with_capacity(rows.len());
+            for (delivery, _) in rows {
+                let passes = match self.headers(delivery.id).await?.zip(self.body(delivery.id).await?) {
+                    None => None,
+                    Some((headers, body)) => {
+                        let event_type = delivery.event_type.as_deref();
+                        Some(self.wants(intake, Seen { headers: &headers, body: &body, event_type }).await)
+                    }
+                };
+                previewed.push(Previewed { delivery, passes });
+            }
+            Ok(previewed)
+        })
     }
 
     /// Header names and values of a delivery, in the order they came; none once they were erased.
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
-    pub async fn headers(&self, delivery: DeliveryId) -> Result<Option<Vec<(String, String)>>, EngineError> {
-        Ok(self.content(delivery).await?.map(|DeliveryContent::Received { headers, .. }| headers))
+    pub fn headers(&self, delivery: DeliveryId) -> BoxFuture<'_, Result<Option<Vec<(String, String)>>, EngineError>> {
+        Box::pin(
+            async move { Ok(self.content(delivery).await?.map(|DeliveryContent::Received { headers, .. }| headers)) },
+        )
     }
 
     /// What came beside the facts of a delivery; none once it was erased.

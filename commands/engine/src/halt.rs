@@ -1,5 +1,6 @@
 //! The scheduling halt: nothing starts until it is lifted.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     engine::{Engine as Deployment, EngineCommand},
@@ -13,18 +14,20 @@ impl Engine {
     ///
     /// # Errors
     /// It is halted already, or a fault.
-    pub async fn halt_scheduling(
-        &self,
-        origin: &Origin,
-        reason: &str,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| {
-            Ok(EngineCommand::Halt { cause: HaltCause::Person, reason: reason.to_owned() })
+    pub fn halt_scheduling<'a>(
+        &'a self,
+        origin: &'a Origin,
+        reason: &'a str,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| {
+                Ok(EngineCommand::Halt { cause: HaltCause::Person, reason: reason.to_owned() })
+            })
+            .await?;
+            self.see_halt().await;
+            Ok(done)
         })
-        .await?;
-        self.see_halt().await;
-        Ok(done)
     }
 
     /// What this process remembers of the halt is no older than what it said of it.
@@ -39,31 +42,39 @@ impl Engine {
     ///
     /// # Errors
     /// A fault.
-    pub async fn stop_everything(
-        &self,
-        origin: &Origin,
-        reason: &str,
-        request: Option<&Request>,
-    ) -> Result<Done<Stopped>, EngineError> {
-        let halted = match self.halt_scheduling(origin, reason, request).await {
-            Ok(done) => done.position,
-            Err(EngineError::Refused(Refusal::AlreadySo(_))) => 0,
-            Err(error) => return Err(error),
-        };
-        let mut done = self.stop_runs(origin).await?;
-        done.position = done.position.max(halted);
-        Ok(done)
+    pub fn stop_everything<'a>(
+        &'a self,
+        origin: &'a Origin,
+        reason: &'a str,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<Stopped>, EngineError>> {
+        Box::pin(async move {
+            let halted = match self.halt_scheduling(origin, reason, request).await {
+                Ok(done) => done.position,
+                Err(EngineError::Refused(Refusal::AlreadySo(_))) => 0,
+                Err(error) => return Err(error),
+            };
+            let mut done = self.stop_runs(origin).await?;
+            done.position = done.position.max(halted);
+            Ok(done)
+        })
     }
 
     /// Lifts the halt. Windows that lay in it do not exist.
     ///
     /// # Errors
     /// It is not halted, or the ledger is a copy that was not adopted, or a fault.
-    pub async fn lift_halt(&self, origin: &Origin, request: Option<&Request>) -> Result<Done<()>, EngineError> {
-        let lift = |_: &Deployment| Ok(EngineCommand::Lift { adopted: false });
-        let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, lift).await?;
-        self.see_halt().await;
-        Ok(done)
+    pub fn lift_halt<'a>(
+        &'a self,
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let lift = |_: &Deployment| Ok(EngineCommand::Lift { adopted: false });
+            let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, lift).await?;
+            self.see_halt().await;
+            Ok(done)
+        })
     }
 
     /// Halts because of what the ledger turned out to be; nothing more if it is halted already.
@@ -86,8 +97,10 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn live_runs(&self) -> Result<Vec<RunId>, EngineError> {
-        let rows = crate::runs::live(self).await?;
-        Ok(rows.into_iter().map(|row| row.id).collect())
+    pub fn live_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, EngineError>> {
+        Box::pin(async move {
+            let rows = crate::runs::live(self).await?;
+            Ok(rows.into_iter().map(|row| row.id).collect())
+        })
     }
 }

@@ -1,5 +1,6 @@
 //! Load, decide, append; on a conflict load and decide again.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{Decider, Refusal};
 use midwatch_events::{Actor, Family, New, StreamName, codec, key::Key};
 use midwatch_log::{Append, AppendError, Appended, Expected, Log, NewEvent, StreamAppend};
@@ -134,8 +135,8 @@ impl Plan {
     ///
     /// # Errors
     /// Anything but a conflict.
-    pub async fn commit(self, log: &Log) -> Result<Option<Appended>, EngineError> {
-        unless_conflict(log.append(self.append).await)
+    pub fn commit(self, log: &Log) -> BoxFuture<'_, Result<Option<Appended>, EngineError>> {
+        Box::pin(async move { unless_conflict(log.append(self.append).await) })
     }
 }
 

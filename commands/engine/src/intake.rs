@@ -8,6 +8,7 @@ mod keys;
 mod places;
 mod sight;
 
+use futures_util::future::BoxFuture;
 use midwatch_boundary::filter::Passes;
 use midwatch_commands::{
     Decider, Refusal,
@@ -84,23 +85,25 @@ impl Engine {
     /// # Errors
     /// [`Refusal::Halted`]; [`Refusal::NotFound`] for a trigger that was closed meanwhile; or a fault.
     #[tracing::instrument(name = "intake", level = "debug", skip_all)]
-    pub async fn receive(&self, trigger: TriggerId, posted: &Posted) -> Result<Taken, EngineError> {
-        let keys = Keys::of(trigger, posted);
-        let mut receipt = Receipt::new(self, trigger, posted)?;
-        let mut step = self.receive_unlooked(&mut receipt, &keys).await?;
-        if matches!(step, Some(Step::Again)) {
-            step = self.receive_unlooked(&mut receipt, &keys).await?;
-        }
-        if let Some(Step::Done(taken)) = step {
-            return Ok(taken);
-        }
-        for _ in 0..TRIES {
-            match self.receive_once(&mut receipt, &keys).await? {
-                Step::Done(taken) => return Ok(taken),
-                Step::Again => {}
+    pub fn receive<'a>(&'a self, trigger: TriggerId, posted: &'a Posted) -> BoxFuture<'a, Result<Taken, EngineError>> {
+        Box::pin(async move {
+            let keys = Keys::of(trigger, posted);
+            let mut receipt = Receipt::new(self, trigger, posted)?;
+            let mut step = self.receive_unlooked(&mut receipt, &keys).await?;
+            if matches!(step, Some(Step::Again)) {
+                step = self.receive_unlooked(&mut receipt, &keys).await?;
             }
-        }
-        Err(EngineError::Fault("too many deliveries arrive at once; try again".to_owned()))
+            if let Some(Step::Done(taken)) = step {
+                return Ok(taken);
+            }
+            for _ in 0..TRIES {
+                match self.receive_once(&mut receipt, &keys).await? {
+                    Step::Done(taken) => return Ok(taken),
+                    Step::Again => {}
+                }
+            }
+            Err(EngineError::Fault("too many deliveries arrive at once; try again".to_owned()))
+        })
     }
 
     /// Takes in what is new and plainly wanted without a look at the database: the append itself demands that the door is

@@ -27,6 +27,7 @@ use std::{
     },
 };
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{Decider, Refusal};
 use midwatch_events::{Micros, New, StreamName};
 use midwatch_log::{Append, AppendError, Appended, Expected};
@@ -175,8 +176,8 @@ impl<D: Decider> Turn<D> {
     ///
     /// # Errors
     /// Anything but a conflict.
-    pub async fn submit(self, plan: Plan, events: &[New<D::Event>]) -> Result<Option<Appended>, EngineError> {
-        unless_conflict(self.append(plan, events).await)
+    pub fn submit(self, plan: Plan, events: &[New<D::Event>]) -> BoxFuture<'_, Result<Option<Appended>, EngineError>> {
+        Box::pin(async move { unless_conflict(self.append(plan, events).await) })
     }
 
     /// As [`submit`](Self::submit), with what the ledger says.

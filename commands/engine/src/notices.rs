@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     engine::{Notice, NoticeCommand, Receiver, ReceiverCommand},
@@ -105,66 +106,75 @@ impl Engine {
     ///
     /// # Errors
     /// Anything about it that makes no sense, each with a sentence; or a fault.
-    pub async fn add_receiver(
-        &self,
-        new: &NewReceiver,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<ReceiverId>, EngineError> {
-        let receiver = self.new_id(request);
-        let full = u64::from(RECEIVERS_MAX) <= projector::count::<Receivers>(self, &[]).await?;
-        if full && self.done_before(request).await?.is_none() {
-            let sentence = format!("there are {RECEIVERS_MAX} receivers, removed ones counted, and that is the most");
-            return Err(Refusal::Invalid(sentence).into());
-        }
-        let done = handle::<Receiver>(self, &StreamName::receiver(receiver), origin, request, |_| {
-            Ok(ReceiverCommand::Add {
-                receiver,
-                name: new.name.clone(),
-                url: new.url.clone(),
-                about: new.about.clone(),
-                heartbeat_s: new.heartbeat_s,
+    pub fn add_receiver<'a>(
+        &'a self,
+        new: &'a NewReceiver,
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<ReceiverId>, EngineError>> {
+        Box::pin(async move {
+            let receiver = self.new_id(request);
+            let full = u64::from(RECEIVERS_MAX) <= projector::count::<Receivers>(self, &[]).await?;
+            if full && self.done_before(request).await?.is_none() {
+                let sentence =
+                    format!("there are {RECEIVERS_MAX} receivers, removed ones counted, and that is the most");
+                return Err(Refusal::Invalid(sentence).into());
+            }
+            let done = handle::<Receiver>(self, &StreamName::receiver(receiver), origin, request, |_| {
+                Ok(ReceiverCommand::Add {
+                    receiver,
+                    name: new.name.clone(),
+                    url: new.url.clone(),
+                    about: new.about.clone(),
+                    heartbeat_s: new.heartbeat_s,
+                })
             })
+            .await?;
+            Ok(done.with(receiver))
         })
-        .await?;
-        Ok(done.with(receiver))
     }
 
     /// Tells somebody nothing more.
     ///
     /// # Errors
     /// There is no such receiver, or a fault.
-    pub async fn remove_receiver(
-        &self,
+    pub fn remove_receiver<'a>(
+        &'a self,
         receiver: ReceiverId,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        let stream = StreamName::receiver(receiver);
-        handle::<Receiver>(self, &stream, origin, request, |_| Ok(ReceiverCommand::Remove)).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let stream = StreamName::receiver(receiver);
+            handle::<Receiver>(self, &stream, origin, request, |_| Ok(ReceiverCommand::Remove)).await
+        })
     }
 
     /// The key that a receiver's notices are signed with. It follows from the deployment's key, so it is stored nowhere.
     ///
     /// # Errors
     /// There is no such receiver; this process only reads; or a fault.
-    pub async fn receiver_secret(&self, receiver: ReceiverId) -> Result<[u8; 32], EngineError> {
-        let state = self.load::<Receiver>(&StreamName::receiver(receiver)).await?.state;
-        state.id.filter(|_| !state.removed).ok_or(Refusal::NotFound("receiver"))?;
-        Ok(self.secrets()?.notice(receiver))
+    pub fn receiver_secret(&self, receiver: ReceiverId) -> BoxFuture<'_, Result<[u8; 32], EngineError>> {
+        Box::pin(async move {
+            let state = self.load::<Receiver>(&StreamName::receiver(receiver)).await?.state;
+            state.id.filter(|_| !state.removed).ok_or(Refusal::NotFound("receiver"))?;
+            Ok(self.secrets()?.notice(receiver))
+        })
     }
 
     /// Posts a notice once more.
     ///
     /// # Errors
     /// There is no such notice, it is about to be posted already, or a fault.
-    pub async fn ask_notice_again(
-        &self,
+    pub fn ask_notice_again<'a>(
+        &'a self,
         notice: NoticeId,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        handle::<Notice>(self, &StreamName::notice(notice), origin, request, |_| Ok(NoticeCommand::AskAgain)).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            handle::<Notice>(self, &StreamName::notice(notice), origin, request, |_| Ok(NoticeCommand::AskAgain)).await
+        })
     }
 
     /// What is to be posted: of each receiver at most `each`, the longest due first, and nothing of those that are being
@@ -173,44 +183,50 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn due_notices(&self, each: u32, being_told: &BTreeSet<ReceiverId>) -> Result<ToPost, EngineError> {
-        let only_the_halt = match self.halt().await?.state.halted {
-            None => false,
-            Some(HaltCause::Person) if !self.opening().halted => true,
-            // A copy tells nobody anything.
-            Some(_) => return Ok(ToPost::default()),
-        };
-        let not = |id: &ReceiverId| Condition { column: "receiver", is: Test::Ne(Cell::Text(id.to_string())) };
-        let mut filters: Vec<Condition> = being_told.iter().map(not).collect();
-        if only_the_halt {
-            filters.push(Condition { column: "kind", is: Test::Eq(Cell::Text("halt".to_owned())) });
-        }
-        let order = Order { column: "due", descending: false };
-        let ever = Condition { column: "due", is: Test::Ge(Cell::Int(0)) };
-        let waiting = filters.iter().cloned().chain([ever]).collect();
-        let first = projector::page::<Notices>(self, waiting, order, 1, None).await?;
-        let Some(first) = first.first().and_then(|(row, _)| row.due) else { return Ok(ToPost::default()) };
-        let now = self.log().store_time().await?;
-        let next = Some(Duration::from_micros(u64::try_from(first.since(now)).unwrap_or(0)));
-        if first > now {
-            return Ok(ToPost { now: Vec::new(), next });
-        }
-        filters.push(Condition { column: "due", is: Test::Le(Cell::Int(now.0)) });
-        // Those that were removed too: what they were still to be told is given up.
-        let receivers = projector::page::<Receivers>(self, vec![], BY_POSITION, RECEIVERS_MAX, None).await?;
-        let mut all = Vec::new();
-        for (receiver, _) in receivers {
-            let to = Condition { column: "receiver", is: Test::Eq(Cell::Text(receiver.id.to_string())) };
-            let filters = filters.iter().cloned().chain([to]).collect();
-            let mut due = Vec::new();
-            for (row, _) in projector::page::<Notices>(self, filters, order, each, None).await? {
-                due.extend(self.due(&row, now).await?);
+    pub fn due_notices<'a>(
+        &'a self,
+        each: u32,
+        being_told: &'a BTreeSet<ReceiverId>,
+    ) -> BoxFuture<'a, Result<ToPost, EngineError>> {
+        Box::pin(async move {
+            let only_the_halt = match self.halt().await?.state.halted {
+                None => false,
+                Some(HaltCause::Person) if !self.opening().halted => true,
+                // A copy tells nobody anything.
+                Some(_) => return Ok(ToPost::default()),
+            };
+            let not = |id: &ReceiverId| Condition { column: "receiver", is: Test::Ne(Cell::Text(id.to_string())) };
+            let mut filters: Vec<Condition> = being_told.iter().map(not).collect();
+            if only_the_halt {
+                filters.push(Condition { column: "kind", is: Test::Eq(Cell::Text("halt".to_owned())) });
             }
-            if !due.is_empty() {
-                all.push(due);
+            let order = Order { column: "due", descending: false };
+            let ever = Condition { column: "due", is: Test::Ge(Cell::Int(0)) };
+            let waiting = filters.iter().cloned().chain([ever]).collect();
+            let first = projector::page::<Notices>(self, waiting, order, 1, None).await?;
+            let Some(first) = first.first().and_then(|(row, _)| row.due) else { return Ok(ToPost::default()) };
+            let now = self.log().store_time().await?;
+            let next = Some(Duration::from_micros(u64::try_from(first.since(now)).unwrap_or(0)));
+            if first > now {
+                return Ok(ToPost { now: Vec::new(), next });
             }
-        }
-        Ok(ToPost { now: all, next })
+            filters.push(Condition { column: "due", is: Test::Le(Cell::Int(now.0)) });
+            // Those that were removed too: what they were still to be told is given up.
+            let receivers = projector::page::<Receivers>(self, vec![], BY_POSITION, RECEIVERS_MAX, None).await?;
+            let mut all = Vec::new();
+            for (receiver, _) in receivers {
+                let to = Condition { column: "receiver", is: Test::Eq(Cell::Text(receiver.id.to_string())) };
+                let filters = filters.iter().cloned().chain([to]).collect();
+                let mut due = Vec::new();
+                for (row, _) in projector::page::<Notices>(self, filters, order, each, None).await? {
+                    due.extend(self.due(&row, now).await?);
+                }
+                if !due.is_empty() {
+                    all.push(due);
+                }
+            }
+            Ok(ToPost { now: all, next })
+        })
     }
 
     /// A notice to post. Its row may be behind: what counts is the stream.
@@ -251,39 +267,43 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn note_attempt(&self, due: &Due, came: &Attempted) -> Result<(), EngineError> {
-        let now = self.log().store_time().await?;
-        let origin = Origin::of(Actor::Clock);
-        let stream = StreamName::notice(due.notice);
-        handle::<Notice>(self, &stream, &origin, None, |_| {
-            Ok(NoticeCommand::Attempted {
-                attempt: due.attempt,
-                status: came.status,
-                error: came.error.clone(),
-                hopeless: came.hopeless,
-                now,
+    pub fn note_attempt<'a>(&'a self, due: &'a Due, came: &'a Attempted) -> BoxFuture<'a, Result<(), EngineError>> {
+        Box::pin(async move {
+            let now = self.log().store_time().await?;
+            let origin = Origin::of(Actor::Clock);
+            let stream = StreamName::notice(due.notice);
+            handle::<Notice>(self, &stream, &origin, None, |_| {
+                Ok(NoticeCommand::Attempted {
+                    attempt: due.attempt,
+                    status: came.status,
+                    error: came.error.clone(),
+                    hopeless: came.hopeless,
+                    now,
+                })
             })
+            .await
+            .map(|_| ())
         })
-        .await
-        .map(|_| ())
     }
 
     /// Who gets heartbeats, and none while scheduling is halted or no clock goes: then their silence alarms.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn heartbeats(&self) -> Result<Vec<(ReceiverRow, [u8; 32])>, EngineError> {
-        if self.halt().await?.state.halted.is_some() {
-            return Ok(Vec::new());
-        }
-        let mut all = Vec::new();
-        for row in active(self).await? {
-            if row.heartbeat_s.is_some() {
-                let secret = self.secrets()?.notice(row.id);
-                all.push((row, secret));
+    pub fn heartbeats(&self) -> BoxFuture<'_, Result<Vec<(ReceiverRow, [u8; 32])>, EngineError>> {
+        Box::pin(async move {
+            if self.halt().await?.state.halted.is_some() {
+                return Ok(Vec::new());
             }
-        }
-        Ok(all)
+            let mut all = Vec::new();
+            for row in active(self).await? {
+                if row.heartbeat_s.is_some() {
+                    let secret = self.secrets()?.notice(row.id);
+                    all.push((row, secret));
+                }
+            }
+            Ok(all)
+        })
     }
 }
 
@@ -297,54 +317,58 @@ async fn active(engine: &Engine) -> Result<Vec<ReceiverRow>, EngineError> {
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn lead(engine: &Engine) -> Result<bool, EngineError> {
-    projector::lead(engine, NAME).await
+pub fn lead(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+    Box::pin(async move { projector::lead(engine, NAME).await })
 }
 
 /// Lets another process tell.
-pub async fn give_up(engine: &Engine) {
-    projector::give_up(engine, NAME).await;
+pub fn give_up(engine: &Engine) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        projector::give_up(engine, NAME).await;
+    })
 }
 
 /// Raises the notices that one batch of events gives.
 ///
 /// # Errors
 /// A fault; the checkpoint then stands before the event that could not be looked at.
-pub async fn raise(engine: &Engine) -> Result<Raised, EngineError> {
-    // A copy tells nobody anything.
-    if engine.halt().await?.state.halted.is_some_and(|cause| cause != HaltCause::Person) {
-        return Ok(Raised::Nothing);
-    }
-    let from = engine.views().named_checkpoint(NAME).await?;
-    if engine.log().head().await? <= from {
-        return Ok(Raised::Nothing);
-    }
-    // Read before the receivers are: who was added up to here is among them.
-    let known = projector::as_of::<Receivers>(engine).await?.0;
-    let receivers = active(engine).await?;
-    let (events, scanned) = match receivers.is_empty() {
-        // Nobody is told what happened before they were added.
-        true => (Vec::new(), known),
-        false => {
-            let categories = ["run", "routine", "delivery", "repeat", "halt"].map(str::to_owned).to_vec();
-            engine.log().read_all(from, BATCH, &Filter { categories, ..Filter::default() }).await?
+pub fn raise(engine: &Engine) -> BoxFuture<'_, Result<Raised, EngineError>> {
+    Box::pin(async move {
+        // A copy tells nobody anything.
+        if engine.halt().await?.state.halted.is_some_and(|cause| cause != HaltCause::Person) {
+            return Ok(Raised::Nothing);
         }
-    };
-    let scanned = scanned.min(known);
-    if scanned <= from {
-        return Ok(Raised::Later);
-    }
-    for recorded in events.iter().filter(|recorded| recorded.position <= scanned) {
-        if let Err(error) = raise_of(engine, recorded, &receivers).await {
-            let reached = recorded.position.saturating_sub(1);
-            if reached > from {
-                engine.views().advance(NAME, from, reached).await?;
+        let from = engine.views().named_checkpoint(NAME).await?;
+        if engine.log().head().await? <= from {
+            return Ok(Raised::Nothing);
+        }
+        // Read before the receivers are: who was added up to here is among them.
+        let known = projector::as_of::<Receivers>(engine).await?.0;
+        let receivers = active(engine).await?;
+        let (events, scanned) = match receivers.is_empty() {
+            // Nobody is told what happened before they were added.
+            true => (Vec::new(), known),
+            false => {
+                let categories = ["run", "routine", "delivery", "repeat", "halt"].map(str::to_owned).to_vec();
+                engine.log().read_all(from, BATCH, &Filter { categories, ..Filter::default() }).await?
             }
-            return Err(error);
+        };
+        let scanned = scanned.min(known);
+        if scanned <= from {
+            return Ok(Raised::Later);
         }
-    }
-    engine.views().advance(NAME, from, scanned).await?;
-    Ok(Raised::Batch)
+        for recorded in events.iter().filter(|recorded| recorded.position <= scanned) {
+            if let Err(error) = raise_of(engine, recorded, &receivers).await {
+                let reached = recorded.position.saturating_sub(1);
+                if reached > from {
+                    engine.views().advance(NAME, from, reached).await?;
+                }
+                return Err(error);
+            }
+        }
+        engine.views().advance(NAME, from, scanned).await?;
+        Ok(Raised::Batch)
+    })
 }
 
 async fn raise_of(engine: &Engine, recorded: &Recorded, receivers: &[ReceiverRow]) -> Result<(), EngineError> {

@@ -1,6 +1,7 @@
 //! People and tokens: links, sessions, and who a request comes from.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use futures_util::future::BoxFuture;
 use midwatch_commands::user::{User, UserCommand};
 use midwatch_events::{
     Actor, StreamName,
@@ -47,61 +48,73 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such person, or a fault.
-    pub async fn issue_link(&self, user: Option<UserId>, origin: &Origin) -> Result<Done<String>, EngineError> {
-        let user = user.unwrap_or_else(|| first_admin(self.namespace()));
-        // The person's id in front: a link is looked up in one stream, without any projection.
-        let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
-        let expires = self.log().store_time().await?.plus_s(LINK_S);
-        let link = hashed(&secret);
-        let done = handle::<User>(self, &StreamName::user(user), origin, None, |_| {
-            Ok(UserCommand::IssueLink { link, expires })
+    pub fn issue_link<'a>(
+        &'a self,
+        user: Option<UserId>,
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Done<String>, EngineError>> {
+        Box::pin(async move {
+            let user = user.unwrap_or_else(|| first_admin(self.namespace()));
+            // The person's id in front: a link is looked up in one stream, without any projection.
+            let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+            let expires = self.log().store_time().await?.plus_s(LINK_S);
+            let link = hashed(&secret);
+            let done = handle::<User>(self, &StreamName::user(user), origin, None, |_| {
+                Ok(UserCommand::IssueLink { link, expires })
+            })
+            .await?;
+            Ok(done.with(secret))
         })
-        .await?;
-        Ok(done.with(secret))
     }
 
     /// Uses a link up.
     ///
     /// # Errors
     /// [`midwatch_commands::Refusal::LinkSpent`] for any link that opens nothing, or a fault.
-    pub async fn sign_in(&self, link: &str) -> Result<Done<Session>, EngineError> {
-        let user = owner_of(link).ok_or(midwatch_commands::Refusal::LinkSpent)?;
-        let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
-        let now = self.log().store_time().await?;
-        let (link, session) = (hashed(link), hashed(&secret));
-        let done = handle::<User>(self, &StreamName::user(user), &Origin::of(Actor::User(user)), None, |_| {
-            Ok(UserCommand::SignIn { link, session, now, expires: now.plus_s(SESSION_S) })
+    pub fn sign_in<'a>(&'a self, link: &'a str) -> BoxFuture<'a, Result<Done<Session>, EngineError>> {
+        Box::pin(async move {
+            let user = owner_of(link).ok_or(midwatch_commands::Refusal::LinkSpent)?;
+            let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+            let now = self.log().store_time().await?;
+            let (link, session) = (hashed(link), hashed(&secret));
+            let done = handle::<User>(self, &StreamName::user(user), &Origin::of(Actor::User(user)), None, |_| {
+                Ok(UserCommand::SignIn { link, session, now, expires: now.plus_s(SESSION_S) })
+            })
+            .await?;
+            Ok(done.with(Session { user, secret }))
         })
-        .await?;
-        Ok(done.with(Session { user, secret }))
     }
 
     /// Ends a session.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn sign_out(&self, user: UserId, session: Digest) -> Result<Done<()>, EngineError> {
-        let origin = Origin::of(Actor::User(user));
-        handle::<User>(self, &StreamName::user(user), &origin, None, |_| Ok(UserCommand::SignOut { session })).await
+    pub fn sign_out(&self, user: UserId, session: Digest) -> BoxFuture<'_, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let origin = Origin::of(Actor::User(user));
+            handle::<User>(self, &StreamName::user(user), &origin, None, |_| Ok(UserCommand::SignOut { session })).await
+        })
     }
 
     /// Lets a person in.
     ///
     /// # Errors
     /// A bad name, or a fault.
-    pub async fn invite(
-        &self,
-        name: &str,
+    pub fn invite<'a>(
+        &'a self,
+        name: &'a str,
         role: Access,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<UserId>, EngineError> {
-        let user = self.new_id(request);
-        let done = handle::<User>(self, &StreamName::user(user), origin, request, |_| {
-            Ok(UserCommand::Invite { user, name: name.to_owned(), role })
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<UserId>, EngineError>> {
+        Box::pin(async move {
+            let user = self.new_id(request);
+            let done = handle::<User>(self, &StreamName::user(user), origin, request, |_| {
+                Ok(UserCommand::Invite { user, name: name.to_owned(), role })
+            })
+            .await?;
+            Ok(done.with(user))
         })
-        .await?;
-        Ok(done.with(user))
     }
 
     /// Lets a person do nothing any more: their sessions and links open nothing, and their routines are suspended. The
@@ -109,72 +122,91 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such person, it is the first admin, or a fault.
-    pub async fn revoke_user(
-        &self,
+    pub fn revoke_user<'a>(
+        &'a self,
         user: UserId,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        if user == first_admin(self.namespace()) {
-            let sentence = "this is the first admin, whose rights the command line has; it stays".to_owned();
-            return Err(midwatch_commands::Refusal::Invalid(sentence).into());
-        }
-        handle::<User>(self, &StreamName::user(user), origin, request, |_| Ok(UserCommand::Revoke)).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            if user == first_admin(self.namespace()) {
+                let sentence = "this is the first admin, whose rights the command line has; it stays".to_owned();
+                return Err(midwatch_commands::Refusal::Invalid(sentence).into());
+            }
+            handle::<User>(self, &StreamName::user(user), origin, request, |_| Ok(UserCommand::Revoke)).await
+        })
     }
 
     /// Makes an API token; the answer is the only time its secret is known.
     ///
     /// # Errors
     /// A bad name, or a fault.
-    pub async fn issue_token(
-        &self,
-        name: &str,
+    pub fn issue_token<'a>(
+        &'a self,
+        name: &'a str,
         role: Access,
-        origin: &Origin,
-    ) -> Result<Done<(TokenId, String)>, EngineError> {
-        let token = TokenId::new(self.world().uuid());
-        let secret = format!("mwt_{}_{}", token.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
-        let hash = hashed(&secret);
-        let done = handle::<User>(self, &StreamName::token(token), origin, None, |_| {
-            Ok(UserCommand::IssueToken { token, name: name.to_owned(), role, secret: hash })
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Done<(TokenId, String)>, EngineError>> {
+        Box::pin(async move {
+            let token = TokenId::new(self.world().uuid());
+            let secret =
+                format!("mwt_{}_{}", token.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+            let hash = hashed(&secret);
+            let done = handle::<User>(self, &StreamName::token(token), origin, None, |_| {
+                Ok(UserCommand::IssueToken { token, name: name.to_owned(), role, secret: hash })
+            })
+            .await?;
+            Ok(done.with((token, secret)))
         })
-        .await?;
-        Ok(done.with((token, secret)))
     }
 
     /// Closes a token for good.
     ///
     /// # Errors
     /// There is no such token, or a fault.
-    pub async fn revoke_token(&self, token: TokenId, origin: &Origin) -> Result<Done<()>, EngineError> {
-        handle::<User>(self, &StreamName::token(token), origin, None, |_| Ok(UserCommand::RevokeToken)).await
+    pub fn revoke_token<'a>(
+        &'a self,
+        token: TokenId,
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            handle::<User>(self, &StreamName::token(token), origin, None, |_| Ok(UserCommand::RevokeToken)).await
+        })
     }
 
     /// Who a session's cookie belongs to; none for any cookie that opens nothing.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn caller_by_session(&self, cookie: &str) -> Result<Option<Caller>, EngineError> {
-        let Some(user) = owner_of(cookie) else { return Ok(None) };
-        let session = hashed(cookie);
-        let state = self.load::<User>(&StreamName::user(user)).await?.state;
-        // The clock that set the end judges it: a machine whose own clock is wrong keeps nobody in or out.
-        let now = self.log().store_time().await?;
-        let good = state.sessions.get(&session).is_some_and(|expires| now < *expires);
-        Ok(state.role.filter(|_| good).map(|role| Caller { actor: Actor::User(user), role, session: Some(session) }))
+    pub fn caller_by_session<'a>(&'a self, cookie: &'a str) -> BoxFuture<'a, Result<Option<Caller>, EngineError>> {
+        Box::pin(async move {
+            let Some(user) = owner_of(cookie) else { return Ok(None) };
+            let session = hashed(cookie);
+            let state = self.load::<User>(&StreamName::user(user)).await?.state;
+            // The clock that set the end judges it: a machine whose own clock is wrong keeps nobody in or out.
+            let now = self.log().store_time().await?;
+            let good = state.sessions.get(&session).is_some_and(|expires| now < *expires);
+            Ok(state.role.filter(|_| good).map(|role| Caller {
+                actor: Actor::User(user),
+                role,
+                session: Some(session),
+            }))
+        })
     }
 
     /// Who an API token belongs to; none for any token that opens nothing.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn caller_by_token(&self, secret: &str) -> Result<Option<Caller>, EngineError> {
-        let Some(token) = secret.strip_prefix("mwt_").and_then(|rest| rest.get(..32)) else { return Ok(None) };
-        let Ok(token) = token.parse::<TokenId>() else { return Ok(None) };
-        let stream = StreamName::token(token);
-        let state = self.load::<User>(&stream).await?.state;
-        let good = !state.revoked && state.secret == Some(hashed(secret));
-        Ok(state.role.filter(|_| good).map(|role| Caller { actor: Actor::Token(token), role, session: None }))
+    pub fn caller_by_token<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Result<Option<Caller>, EngineError>> {
+        Box::pin(async move {
+            let Some(token) = secret.strip_prefix("mwt_").and_then(|rest| rest.get(..32)) else { return Ok(None) };
+            let Ok(token) = token.parse::<TokenId>() else { return Ok(None) };
+            let stream = StreamName::token(token);
+            let state = self.load::<User>(&stream).await?.state;
+            let good = !state.revoked && state.secret == Some(hashed(secret));
+            Ok(state.role.filter(|_| good).map(|role| Caller { actor: Actor::Token(token), role, session: None }))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     calendar,
     engine::{Engine as Deployment, EngineCommand},
@@ -23,26 +24,34 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn start_process(&self, version: &str, roles: &[Role]) -> Result<Done<()>, EngineError> {
-        let process = self.process();
-        let origin = Origin::of(Actor::Engine);
-        handle::<Deployment>(self, &StreamName::process(process), &origin, None, |_| {
-            let (version, roles) = (version.to_owned(), roles.to_vec());
-            let tzdb = calendar::tzdb_version().to_owned();
-            Ok(EngineCommand::StartProcess { process, version, roles, tzdb })
+    pub fn start_process<'a>(
+        &'a self,
+        version: &'a str,
+        roles: &'a [Role],
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let process = self.process();
+            let origin = Origin::of(Actor::Engine);
+            handle::<Deployment>(self, &StreamName::process(process), &origin, None, |_| {
+                let (version, roles) = (version.to_owned(), roles.to_vec());
+                let tzdb = calendar::tzdb_version().to_owned();
+                Ok(EngineCommand::StartProcess { process, version, roles, tzdb })
+            })
+            .await
         })
-        .await
     }
 
     /// This process leaves in order. One that never joined leaves no event.
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn stop_process(&self) -> Result<Done<()>, EngineError> {
-        let process = self.process();
-        let origin = Origin::of(Actor::Engine);
-        let stream = StreamName::process(process);
-        handle::<Deployment>(self, &stream, &origin, None, |_| Ok(EngineCommand::StopProcess { process })).await
+    pub fn stop_process(&self) -> BoxFuture<'_, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let process = self.process();
+            let origin = Origin::of(Actor::Engine);
+            let stream = StreamName::process(process);
+            handle::<Deployment>(self, &stream, &origin, None, |_| Ok(EngineCommand::StopProcess { process })).await
+        })
     }
 }
 
@@ -62,13 +71,15 @@ pub(crate) async fn runner_leaves(engine: &Engine) {
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn runner_there(engine: &Engine) -> Result<bool, EngineError> {
-    // Asked as nobody: a runner asks whether it is there itself.
-    let free = lead(engine, Uuid::nil(), 1).await?;
-    if free {
-        give_up(engine, Uuid::nil()).await;
-    }
-    Ok(!free)
+pub fn runner_there(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+    Box::pin(async move {
+        // Asked as nobody: a runner asks whether it is there itself.
+        let free = lead(engine, Uuid::nil(), 1).await?;
+        if free {
+            give_up(engine, Uuid::nil()).await;
+        }
+        Ok(!free)
+    })
 }
 
 async fn lead(engine: &Engine, process: Uuid, for_s: u32) -> Result<bool, EngineError> {

@@ -7,6 +7,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
+use futures_util::future::BoxFuture;
 use midwatch_events::{AnyEvent, Micros, Recorded, codec::CodecError};
 use midwatch_log::{
     Filter,
@@ -95,21 +96,23 @@ pub struct Status {
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn status(engine: &Engine) -> Result<Vec<Status>, EngineError> {
-    let head = engine.log().head().await?;
-    let mut all = Vec::new();
-    // Most that are behind stand at the same place.
-    let mut lags = BTreeMap::new();
-    for (_, table) in tables() {
-        let (position, _) = engine.views().as_of(table).await?;
-        let stopped = engine.views().health(table).await?;
-        let lag_ms = match lags.get(&position) {
-            Some(known) => *known,
-            None => *lags.entry(position).or_insert(lag_ms(engine, position, head).await?),
-        };
-        all.push(Status { name: table.name, position, behind: head.saturating_sub(position), lag_ms, stopped });
-    }
-    Ok(all)
+pub fn status(engine: &Engine) -> BoxFuture<'_, Result<Vec<Status>, EngineError>> {
+    Box::pin(async move {
+        let head = engine.log().head().await?;
+        let mut all = Vec::new();
+        // Most that are behind stand at the same place.
+        let mut lags = BTreeMap::new();
+        for (_, table) in tables() {
+            let (position, _) = engine.views().as_of(table).await?;
+            let stopped = engine.views().health(table).await?;
+            let lag_ms = match lags.get(&position) {
+                Some(known) => *known,
+                None => *lags.entry(position).or_insert(lag_ms(engine, position, head).await?),
+            };
+            all.push(Status { name: table.name, position, behind: head.saturating_sub(position), lag_ms, stopped });
+        }
+        Ok(all)
+    })
 }
 
 /// The age of the event after `position`, in milliseconds.
@@ -174,70 +177,76 @@ fn row<P: Projection>(key: &str, doc: &[u8]) -> Result<P::Row, EngineError> {
 ///
 /// # Errors
 /// A fault of the database. A projection that stopped is not one; see [`status`].
-pub async fn catch_up(engine: &Engine) -> Result<u64, EngineError> {
-    let head = engine.log().head().await?;
-    loop {
-        let round = round(engine).await?;
-        // Stopped projections never reach the head: when nothing moves any more, this is as far as it goes.
-        if round.lowest >= head || !round.moved {
-            return Ok(head);
+pub fn catch_up(engine: &Engine) -> BoxFuture<'_, Result<u64, EngineError>> {
+    Box::pin(async move {
+        let head = engine.log().head().await?;
+        loop {
+            let round = round(engine).await?;
+            // Stopped projections never reach the head: when nothing moves any more, this is as far as it goes.
+            if round.lowest >= head || !round.moved {
+                return Ok(head);
+            }
         }
-    }
+    })
 }
 
 /// Waits until a position is in the projections, at most a second, so that callers read their own writes.
-pub async fn wait_for(engine: &Engine, position: u64) {
-    let clock = &engine.world().clock;
-    let until = clock.monotonic() + Duration::from_secs(1);
-    let mut pause = Duration::from_millis(2);
-    for (_, table) in tables() {
-        // One after the other: what has reached the position once is never asked again.
-        loop {
-            match engine.views().as_of(table).await {
-                Ok((reached, _)) if reached >= position => break,
-                Ok(_) | Err(_) if clock.monotonic() >= until => return,
-                // A stopped projection answers at once.
-                Ok(_) if matches!(engine.views().health(table).await, Ok(Some(_))) => break,
-                Ok(_) | Err(_) => clock.sleep(pause).await,
+pub fn wait_for(engine: &Engine, position: u64) -> BoxFuture<'_, ()> {
+    Box::pin(async move {
+        let clock = &engine.world().clock;
+        let until = clock.monotonic() + Duration::from_secs(1);
+        let mut pause = Duration::from_millis(2);
+        for (_, table) in tables() {
+            // One after the other: what has reached the position once is never asked again.
+            loop {
+                match engine.views().as_of(table).await {
+                    Ok((reached, _)) if reached >= position => break,
+                    Ok(_) | Err(_) if clock.monotonic() >= until => return,
+                    // A stopped projection answers at once.
+                    Ok(_) if matches!(engine.views().health(table).await, Ok(Some(_))) => break,
+                    Ok(_) | Err(_) => clock.sleep(pause).await,
+                }
+                pause = (pause * 2).min(Duration::from_millis(50));
             }
-            pause = (pause * 2).min(Duration::from_millis(50));
         }
-    }
+    })
 }
 
 /// The `projector` role: follows the head until told to stop. One process leads; the others stand by.
-pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
-    let mut head = engine.log().follow();
-    let mut failing = false;
-    let mut rested = Rested::default();
-    loop {
-        let led = lead(&engine, NAME).await;
-        let outcome = match led {
-            Ok(true) => rested.round(&engine).await,
-            Ok(false) => Ok(Round::default()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &outcome
-            && !failing
-        {
-            tracing::warn!(%error, "projections cannot be kept; leaving them to another, then trying again");
+pub fn run(engine: Engine, mut stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut head = engine.log().follow();
+        let mut failing = false;
+        let mut rested = Rested::default();
+        loop {
+            let led = lead(&engine, NAME).await;
+            let outcome = match led {
+                Ok(true) => rested.round(&engine).await,
+                Ok(false) => Ok(Round::default()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &outcome
+                && !failing
+            {
+                tracing::warn!(%error, "projections cannot be kept; leaving them to another, then trying again");
+            }
+            failing = outcome.is_err();
+            let (moved, newer) = outcome.map_or((false, true), |round| (round.moved, round.newer));
+            let stands_back = newer && !moved;
+            if stands_back {
+                give_up(&engine, NAME).await;
+            }
+            tokio::select! {
+                biased;
+                () = told(&mut stop) => break,
+                () = std::future::ready(()), if moved => {}
+                () = engine.world().clock.sleep(STAND_BACK), if stands_back => {}
+                _ = head.changed(), if !stands_back => {}
+                () = engine.world().clock.sleep(POLL), if !stands_back => {}
+            }
         }
-        failing = outcome.is_err();
-        let (moved, newer) = outcome.map_or((false, true), |round| (round.moved, round.newer));
-        let stands_back = newer && !moved;
-        if stands_back {
-            give_up(&engine, NAME).await;
-        }
-        tokio::select! {
-            biased;
-            () = told(&mut stop) => break,
-            () = std::future::ready(()), if moved => {}
-            () = engine.world().clock.sleep(STAND_BACK), if stands_back => {}
-            _ = head.changed(), if !stands_back => {}
-            () = engine.world().clock.sleep(POLL), if !stands_back => {}
-        }
-    }
-    give_up(&engine, NAME).await;
+        give_up(&engine, NAME).await;
+    })
 }
 
 /// Leaves the lead of `name` to whoever takes it.

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     delivery::{Delivery, DeliveryCommand},
@@ -47,69 +48,73 @@ const POLL: Duration = Duration::from_secs(1);
 const STAND_BACK: Duration = Duration::from_secs(2);
 
 /// Follows the head until told to stop.
-pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
-    let mut head = engine.log().follow();
-    loop {
-        let led = projector::lead(&engine, NAME).await;
-        let moved = match led {
-            Ok(true) => react(&engine).await,
-            Ok(false) => Ok(false),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &moved {
-            tracing::warn!(%error, "what follows from events cannot be appended; leaving it to another, then trying again");
-            projector::give_up(&engine, NAME).await;
+pub fn run(engine: Engine, mut stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let mut head = engine.log().follow();
+        loop {
+            let led = projector::lead(&engine, NAME).await;
+            let moved = match led {
+                Ok(true) => react(&engine).await,
+                Ok(false) => Ok(false),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &moved {
+                tracing::warn!(%error, "what follows from events cannot be appended; leaving it to another, then trying again");
+                projector::give_up(&engine, NAME).await;
+            }
+            tokio::select! {
+                biased;
+                () = told(&mut stop) => break,
+                () = std::future::ready(()), if matches!(moved, Ok(true)) => {}
+                () = engine.world().clock.sleep(STAND_BACK), if moved.is_err() => {}
+                _ = head.changed(), if moved.is_ok() => {}
+                () = engine.world().clock.sleep(POLL), if moved.is_ok() => {}
+            }
         }
-        tokio::select! {
-            biased;
-            () = told(&mut stop) => break,
-            () = std::future::ready(()), if matches!(moved, Ok(true)) => {}
-            () = engine.world().clock.sleep(STAND_BACK), if moved.is_err() => {}
-            _ = head.changed(), if moved.is_ok() => {}
-            () = engine.world().clock.sleep(POLL), if moved.is_ok() => {}
-        }
-    }
-    projector::give_up(&engine, NAME).await;
+        projector::give_up(&engine, NAME).await;
+    })
 }
 
 /// The position up to which reactions stand.
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn checkpoint(engine: &Engine) -> Result<u64, EngineError> {
-    Ok(engine.views().named_checkpoint(NAME).await?)
+pub fn checkpoint(engine: &Engine) -> BoxFuture<'_, Result<u64, EngineError>> {
+    Box::pin(async move { Ok(engine.views().named_checkpoint(NAME).await?) })
 }
 
 /// Reacts to one batch; whether there was one.
 ///
 /// # Errors
 /// A fault; the checkpoint then stands before the event that could not be followed up.
-pub async fn react(engine: &Engine) -> Result<bool, EngineError> {
-    if engine.went_back().is_some() {
-        return Ok(false);
-    }
-    let from = engine.views().named_checkpoint(NAME).await?;
-    let categories = ["bot", "delivery", "routine", "trigger", "user"].map(str::to_owned).to_vec();
-    let filter = Filter { categories, ..Filter::default() };
-    let (events, scanned) = engine.log().read_all(from, BATCH, &filter).await?;
-    if active(Mutant::CheckpointMovesFirst) && scanned > from {
-        engine.views().advance(NAME, from, scanned).await?;
-    }
-    let idle = idle(engine, &events).await;
-    let started = started(engine, &Reaction::NAMES).await?;
-    for recorded in &events {
-        if let Err(error) = react_to(engine, recorded, &idle, started).await {
-            let reached = recorded.position.saturating_sub(1);
-            if reached > from {
-                engine.views().advance(NAME, from, reached).await?;
-            }
-            return Err(error);
+pub fn react(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+    Box::pin(async move {
+        if engine.went_back().is_some() {
+            return Ok(false);
         }
-    }
-    if scanned > from {
-        engine.views().advance(NAME, from, scanned).await?;
-    }
-    Ok(scanned > from)
+        let from = engine.views().named_checkpoint(NAME).await?;
+        let categories = ["bot", "delivery", "routine", "trigger", "user"].map(str::to_owned).to_vec();
+        let filter = Filter { categories, ..Filter::default() };
+        let (events, scanned) = engine.log().read_all(from, BATCH, &filter).await?;
+        if active(Mutant::CheckpointMovesFirst) && scanned > from {
+            engine.views().advance(NAME, from, scanned).await?;
+        }
+        let idle = idle(engine, &events).await;
+        let started = started(engine, &Reaction::NAMES).await?;
+        for recorded in &events {
+            if let Err(error) = react_to(engine, recorded, &idle, started).await {
+                let reached = recorded.position.saturating_sub(1);
+                if reached > from {
+                    engine.views().advance(NAME, from, reached).await?;
+                }
+                return Err(error);
+            }
+        }
+        if scanned > from {
+            engine.views().advance(NAME, from, scanned).await?;
+        }
+        Ok(scanned > from)
+    })
 }
 
 /// The reactions of `names` that came with a later release, each with the last position it leaves alone: what happened

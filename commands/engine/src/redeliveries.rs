@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider as _, Refusal,
     delivery::{Delivery, DeliveryCommand, Redelivery, RedeliveryCommand},
@@ -104,25 +105,27 @@ impl Engine {
     /// # Errors
     /// [`Refusal::Halted`]; it waits already, its queue is full, its words were erased, or its trigger is gone; or a
     /// fault.
-    pub async fn redeliver(
-        &self,
+    pub fn redeliver<'a>(
+        &'a self,
         id: DeliveryId,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        if let Some(done) = self.done_before(request).await? {
-            return Ok(done);
-        }
-        for _ in 0..TRIES {
-            let (mut plan, _) = self.plan_redelivery(id, origin, None).await?;
-            if let Some(request) = request {
-                plan.key(request.key);
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            if let Some(done) = self.done_before(request).await? {
+                return Ok(done);
             }
-            if let Some(appended) = plan.commit(self.log()).await? {
-                return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
+            for _ in 0..TRIES {
+                let (mut plan, _) = self.plan_redelivery(id, origin, None).await?;
+                if let Some(request) = request {
+                    plan.key(request.key);
+                }
+                if let Some(appended) = plan.commit(self.log()).await? {
+                    return Ok(Done { value: (), position: appended.last(), duplicate: appended.duplicate });
+                }
             }
-        }
-        Err(EngineError::Fault(format!("delivery {id} is changed by too many processes at once; try again")))
+            Err(EngineError::Fault(format!("delivery {id} is changed by too many processes at once; try again")))
+        })
     }
 
     async fn plan_redelivery(
@@ -187,66 +190,72 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn count_redelivery(&self, matching: &Matching) -> Result<Counted, EngineError> {
-        let through = projector::as_of::<Deliveries>(self).await?.0;
-        let count = projector::count::<Deliveries>(self, &matching.up_to(through)).await?;
-        Ok(Counted { count, through })
+    pub fn count_redelivery<'a>(&'a self, matching: &'a Matching) -> BoxFuture<'a, Result<Counted, EngineError>> {
+        Box::pin(async move {
+            let through = projector::as_of::<Deliveries>(self).await?.0;
+            let count = projector::count::<Deliveries>(self, &matching.up_to(through)).await?;
+            Ok(Counted { count, through })
+        })
     }
 
     /// Lets all deliveries that match run once more, in the order they came. `counted` is what was confirmed.
     ///
     /// # Errors
     /// There are none, or others than were counted; [`Refusal::Halted`]; or a fault.
-    pub async fn start_redelivery(
-        &self,
-        matching: &Matching,
+    pub fn start_redelivery<'a>(
+        &'a self,
+        matching: &'a Matching,
         counted: Counted,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<RedeliveryId>, EngineError> {
-        let redelivery = self.new_id(request);
-        if self.done_before(request).await?.is_none() {
-            if self.halt().await?.state.halted.is_some() {
-                return Err(Refusal::Halted.into());
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<RedeliveryId>, EngineError>> {
+        Box::pin(async move {
+            let redelivery = self.new_id(request);
+            if self.done_before(request).await?.is_none() {
+                if self.halt().await?.state.halted.is_some() {
+                    return Err(Refusal::Halted.into());
+                }
+                let now = projector::count::<Deliveries>(self, &matching.up_to(counted.through)).await?;
+                if now != counted.count {
+                    let sentence = format!("{now} deliveries match now, and not {}; look at them again", counted.count);
+                    return Err(Refusal::Invalid(sentence).into());
+                }
+                if now == 0 {
+                    return Err(Refusal::AlreadySo("no delivery matches").into());
+                }
             }
-            let now = projector::count::<Deliveries>(self, &matching.up_to(counted.through)).await?;
-            if now != counted.count {
-                let sentence = format!("{now} deliveries match now, and not {}; look at them again", counted.count);
-                return Err(Refusal::Invalid(sentence).into());
-            }
-            if now == 0 {
-                return Err(Refusal::AlreadySo("no delivery matches").into());
-            }
-        }
-        let started = RedeliveryStarted {
-            redelivery,
-            trigger: matching.trigger,
-            status: matching.status.clone(),
-            event_type: matching.event_type.clone(),
-            since_us: matching.since,
-            until_us: matching.until,
-            through: counted.through,
-            count: counted.count,
-        };
-        let done = handle::<Redelivery>(self, &StreamName::redelivery(redelivery), origin, request, |_| {
-            Ok(RedeliveryCommand::Start(Box::new(started.clone())))
+            let started = RedeliveryStarted {
+                redelivery,
+                trigger: matching.trigger,
+                status: matching.status.clone(),
+                event_type: matching.event_type.clone(),
+                since_us: matching.since,
+                until_us: matching.until,
+                through: counted.through,
+                count: counted.count,
+            };
+            let done = handle::<Redelivery>(self, &StreamName::redelivery(redelivery), origin, request, |_| {
+                Ok(RedeliveryCommand::Start(Box::new(started.clone())))
+            })
+            .await?;
+            Ok(done.with(redelivery))
         })
-        .await?;
-        Ok(done.with(redelivery))
     }
 
     /// Stops a redelivery of many. What it let run before runs.
     ///
     /// # Errors
     /// There is none with this id, it is over, or a fault.
-    pub async fn cancel_redelivery(
-        &self,
+    pub fn cancel_redelivery<'a>(
+        &'a self,
         id: RedeliveryId,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        let stream = StreamName::redelivery(id);
-        handle::<Redelivery>(self, &stream, origin, request, |_| Ok(RedeliveryCommand::Cancel)).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let stream = StreamName::redelivery(id);
+            handle::<Redelivery>(self, &stream, origin, request, |_| Ok(RedeliveryCommand::Cancel)).await
+        })
     }
 }
 
@@ -261,43 +270,47 @@ fn refuse_dropped(dropped: Option<DropReason>, waiting: usize) -> Result<(), Ref
 }
 
 /// Goes on with redeliveries of many until told to stop. One process leads; runs with the `clock` role.
-pub async fn run(engine: Engine, mut stop: watch::Receiver<bool>) {
-    loop {
-        let moved = match projector::lead(&engine, NAME).await {
-            Ok(true) => go_on(&engine).await,
-            Ok(false) => Ok(false),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = &moved {
-            tracing::warn!(%error, "redeliveries cannot go on; trying again");
-            projector::give_up(&engine, NAME).await;
+pub fn run(engine: Engine, mut stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        loop {
+            let moved = match projector::lead(&engine, NAME).await {
+                Ok(true) => go_on(&engine).await,
+                Ok(false) => Ok(false),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = &moved {
+                tracing::warn!(%error, "redeliveries cannot go on; trying again");
+                projector::give_up(&engine, NAME).await;
+            }
+            tokio::select! {
+                biased;
+                () = told(&mut stop) => break,
+                () = std::future::ready(()), if matches!(moved, Ok(true)) => {}
+                () = engine.world().clock.sleep(PAUSE), if !matches!(moved, Ok(true)) => {}
+            }
         }
-        tokio::select! {
-            biased;
-            () = told(&mut stop) => break,
-            () = std::future::ready(()), if matches!(moved, Ok(true)) => {}
-            () = engine.world().clock.sleep(PAUSE), if !matches!(moved, Ok(true)) => {}
-        }
-    }
-    projector::give_up(&engine, NAME).await;
+        projector::give_up(&engine, NAME).await;
+    })
 }
 
 /// Goes on with every redelivery that is open, by a page each; whether anything moved.
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn go_on(engine: &Engine) -> Result<bool, EngineError> {
-    if engine.halt().await?.state.halted.is_some() {
-        return Ok(false);
-    }
-    let running = Condition { column: "state", is: Test::Eq(Cell::Text("running".to_owned())) };
-    let order = Order { column: "position", descending: false };
-    let rows = projector::page::<Redeliveries>(engine, vec![running], order, PAGE, None).await?;
-    let mut moved = false;
-    for (row, _) in rows {
-        moved |= page(engine, row.id).await?;
-    }
-    Ok(moved)
+pub fn go_on(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+    Box::pin(async move {
+        if engine.halt().await?.state.halted.is_some() {
+            return Ok(false);
+        }
+        let running = Condition { column: "state", is: Test::Eq(Cell::Text("running".to_owned())) };
+        let order = Order { column: "position", descending: false };
+        let rows = projector::page::<Redeliveries>(engine, vec![running], order, PAGE, None).await?;
+        let mut moved = false;
+        for (row, _) in rows {
+            moved |= page(engine, row.id).await?;
+        }
+        Ok(moved)
+    })
 }
 
 async fn page(engine: &Engine, id: RedeliveryId) -> Result<bool, EngineError> {

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, future::join_all};
 use midwatch_commands::{
     bot::{Bot, BotCommand},
@@ -111,30 +112,32 @@ struct Held {
 }
 
 /// Takes and executes runs until told to stop, and closes those whose runner is gone.
-pub async fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Receiver<bool>) {
-    let seen = engine.log().head().await.unwrap_or(0);
-    let beaten = engine.world().clock.monotonic();
-    let (finished, ended) = mpsc::unbounded_channel();
-    let (held, left_alone, half_taken) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-    let (opened, looked) = (BTreeMap::new(), None);
-    let (watchman, present, probes) = (Watchman::default(), None, Probes::default());
-    let runner = Runner {
-        engine,
-        executor,
-        held,
-        left_alone,
-        half_taken,
-        finished,
-        opened,
-        looked,
-        seen,
-        beaten,
-        present,
-        probes,
-        watchman,
-        ends: Arc::default(),
-    };
-    runner.run(stop, ended).await;
+pub fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Receiver<bool>) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        let seen = engine.log().head().await.unwrap_or(0);
+        let beaten = engine.world().clock.monotonic();
+        let (finished, ended) = mpsc::unbounded_channel();
+        let (held, left_alone, half_taken) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let (opened, looked) = (BTreeMap::new(), None);
+        let (watchman, present, probes) = (Watchman::default(), None, Probes::default());
+        let runner = Runner {
+            engine,
+            executor,
+            held,
+            left_alone,
+            half_taken,
+            finished,
+            opened,
+            looked,
+            seen,
+            beaten,
+            present,
+            probes,
+            watchman,
+            ends: Arc::default(),
+        };
+        runner.run(stop, ended).await;
+    })
 }
 
 /// Says that a run's task is over when it is dropped, however that came: a task that died silently would hold its run,

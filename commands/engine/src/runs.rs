@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{Refusal, bot::Bot, run::End};
 use midwatch_events::{
     StreamName,
@@ -19,29 +20,35 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn live(engine: &Engine) -> Result<Vec<RunRow>, EngineError> {
-    in_states(engine, &["waiting", "running"], u32::MAX).await
+pub fn live(engine: &Engine) -> BoxFuture<'_, Result<Vec<RunRow>, EngineError>> {
+    Box::pin(async move { in_states(engine, &["waiting", "running"], u32::MAX).await })
 }
 
 /// Runs in these states, oldest first, at most `limit`.
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn in_states(engine: &Engine, states: &[&str], limit: u32) -> Result<Vec<RunRow>, EngineError> {
-    let mut rows = Vec::new();
-    let mut after = None;
-    loop {
-        let any = states.iter().map(|state| Cell::Text((*state).to_owned())).collect();
-        let filters = vec![Condition { column: "state", is: Test::In(any) }];
-        let order = Order { column: "opened_at", descending: false };
-        let page = projector::page::<Runs>(engine, filters, order, PAGE.min(limit), after).await?;
-        let full = page.len() == PAGE as usize;
-        after = page.last().map(|(_, cursor)| cursor.clone());
-        rows.extend(page.into_iter().map(|(row, _)| row));
-        if !full || rows.len() >= limit as usize {
-            return Ok(rows);
+pub fn in_states<'a>(
+    engine: &'a Engine,
+    states: &'a [&'a str],
+    limit: u32,
+) -> BoxFuture<'a, Result<Vec<RunRow>, EngineError>> {
+    Box::pin(async move {
+        let mut rows = Vec::new();
+        let mut after = None;
+        loop {
+            let any = states.iter().map(|state| Cell::Text((*state).to_owned())).collect();
+            let filters = vec![Condition { column: "state", is: Test::In(any) }];
+            let order = Order { column: "opened_at", descending: false };
+            let page = projector::page::<Runs>(engine, filters, order, PAGE.min(limit), after).await?;
+            let full = page.len() == PAGE as usize;
+            after = page.last().map(|(_, cursor)| cursor.clone());
+            rows.extend(page.into_iter().map(|(row, _)| row));
+            if !full || rows.len() >= limit as usize {
+                return Ok(rows);
+            }
         }
-    }
+    })
 }
 
 /// What was stopped.
@@ -59,19 +66,25 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such run, it has ended, or a fault.
-    pub async fn cancel_run(&self, run: RunId, origin: &Origin) -> Result<Done<Stopped>, EngineError> {
-        self.call_off(run, Reason::Person, "Somebody called it off", origin).await
+    pub fn cancel_run<'a>(
+        &'a self,
+        run: RunId,
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Done<Stopped>, EngineError>> {
+        Box::pin(async move { self.call_off(run, Reason::Person, "Somebody called it off", origin).await })
     }
 
     /// Calls off every run of a Bot that is live. From the answer on none of their calls is decided any more.
     ///
     /// # Errors
     /// There is no such Bot, or a fault.
-    pub async fn stop_bot(&self, bot: BotId, origin: &Origin) -> Result<Done<Stopped>, EngineError> {
-        if self.load::<Bot>(&StreamName::bot(bot)).await?.state.id.is_none() {
-            return Err(Refusal::NotFound("Bot").into());
-        }
-        self.stop_live(Some(bot), Reason::BotStopped, "Its Bot was stopped", origin).await
+    pub fn stop_bot<'a>(&'a self, bot: BotId, origin: &'a Origin) -> BoxFuture<'a, Result<Done<Stopped>, EngineError>> {
+        Box::pin(async move {
+            if self.load::<Bot>(&StreamName::bot(bot)).await?.state.id.is_none() {
+                return Err(Refusal::NotFound("Bot").into());
+            }
+            self.stop_live(Some(bot), Reason::BotStopped, "Its Bot was stopped", origin).await
+        })
     }
 
     /// Calls off every run that is live. After a halt nothing starts any more, so that from the answer on no call is

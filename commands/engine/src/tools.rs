@@ -1,5 +1,6 @@
 //! MCP servers, and which of their tools a person has looked at.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::boundary::{ToolServers, ToolsCommand};
 use midwatch_events::StreamName;
 
@@ -13,20 +14,22 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn tool_servers(&self) -> Result<Loaded<ToolServers>, EngineError> {
-        self.load::<ToolServers>(&StreamName::tools()).await
+    pub fn tool_servers(&self) -> BoxFuture<'_, Result<Loaded<ToolServers>, EngineError>> {
+        Box::pin(async move { self.load::<ToolServers>(&StreamName::tools()).await })
     }
 
     /// Makes a server known or forgets it, accepts tools of it or drops them.
     ///
     /// # Errors
     /// There is no such server, or what is asked makes no sense, or a fault.
-    pub async fn change_tools(
-        &self,
+    pub fn change_tools<'a>(
+        &'a self,
         command: ToolsCommand,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        handle::<ToolServers>(self, &StreamName::tools(), origin, request, |_| Ok(command.clone())).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            handle::<ToolServers>(self, &StreamName::tools(), origin, request, |_| Ok(command.clone())).await
+        })
     }
 }

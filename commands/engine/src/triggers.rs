@@ -1,6 +1,7 @@
 //! Triggers: making them, their secrets, and confirming their sample.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     routine::Routine,
@@ -89,104 +90,110 @@ impl Engine {
     ///
     /// # Errors
     /// Anything about it that makes no sense, each with a sentence; or a fault.
-    pub async fn create_trigger(
-        &self,
-        new: &NewTrigger,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<MadeTrigger>, EngineError> {
-        let id = self.new_id(request);
-        if self.done_before(request).await?.is_none() {
-            check_filter(&new.intake)?;
-            if let Some(bot) = new.bot {
-                self.workable_bot(bot).await?;
+    pub fn create_trigger<'a>(
+        &'a self,
+        new: &'a NewTrigger,
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<MadeTrigger>, EngineError>> {
+        Box::pin(async move {
+            let id = self.new_id(request);
+            if self.done_before(request).await?.is_none() {
+                check_filter(&new.intake)?;
+                if let Some(bot) = new.bot {
+                    self.workable_bot(bot).await?;
+                }
+                if let Some(routine) = new.routine {
+                    self.existing_routine(routine).await?;
+                }
             }
-            if let Some(routine) = new.routine {
-                self.existing_routine(routine).await?;
-            }
-        }
-        let owner = self.owner(new.owner).await?;
-        let endpoint = URL_SAFE_NO_PAD.encode(self.world().random::<18>());
-        let (secret, kept) = self.secret(id, &new.secret)?;
-        let (stream, who) = (StreamName::trigger(id), (new.bot, Some(owner)));
-        let done = handle_for::<Trigger>(self, who, &stream, origin, request, |_| {
-            Ok(TriggerCommand::Create(Box::new(Create {
-                trigger: id,
-                name: new.name.clone(),
-                owner,
-                endpoint: endpoint.clone(),
-                routine: new.routine,
-                bot: new.bot,
-                instruction: new.instruction.clone(),
-                scheme: new.scheme.clone(),
-                secret: kept.clone(),
-                intake: new.intake.clone(),
-                limits: new.limits.clone(),
-            })))
+            let owner = self.owner(new.owner).await?;
+            let endpoint = URL_SAFE_NO_PAD.encode(self.world().random::<18>());
+            let (secret, kept) = self.secret(id, &new.secret)?;
+            let (stream, who) = (StreamName::trigger(id), (new.bot, Some(owner)));
+            let done = handle_for::<Trigger>(self, who, &stream, origin, request, |_| {
+                Ok(TriggerCommand::Create(Box::new(Create {
+                    trigger: id,
+                    name: new.name.clone(),
+                    owner,
+                    endpoint: endpoint.clone(),
+                    routine: new.routine,
+                    bot: new.bot,
+                    instruction: new.instruction.clone(),
+                    scheme: new.scheme.clone(),
+                    secret: kept.clone(),
+                    intake: new.intake.clone(),
+                    limits: new.limits.clone(),
+                })))
+            })
+            .await?;
+            let made = if done.duplicate {
+                let endpoint = self.load::<Trigger>(&StreamName::trigger(id)).await?.state.endpoint;
+                MadeTrigger { id, endpoint, secret: None }
+            } else {
+                MadeTrigger { id, endpoint, secret }
+            };
+            Ok(done.with(made))
         })
-        .await?;
-        let made = if done.duplicate {
-            let endpoint = self.load::<Trigger>(&StreamName::trigger(id)).await?.state.endpoint;
-            MadeTrigger { id, endpoint, secret: None }
-        } else {
-            MadeTrigger { id, endpoint, secret }
-        };
-        Ok(done.with(made))
     }
 
     /// Changes a trigger: confirm, pause, resume, delete.
     ///
     /// # Errors
     /// There is no such trigger, the change makes no sense now, its Bot or owner is gone, or a fault.
-    pub async fn change_trigger(
-        &self,
+    pub fn change_trigger<'a>(
+        &'a self,
         id: TriggerId,
-        origin: &Origin,
-        request: Option<&Request>,
+        origin: &'a Origin,
+        request: Option<&'a Request>,
         command: TriggerCommand,
-    ) -> Result<Done<()>, EngineError> {
-        let stream = StreamName::trigger(id);
-        if matches!(command, TriggerCommand::Resume) {
-            let state = self.load::<Trigger>(&stream).await?.state;
-            let who = (state.bot, state.owner);
-            return handle_for::<Trigger>(self, who, &stream, origin, request, |_| Ok(command.clone())).await;
-        }
-        handle::<Trigger>(self, &stream, origin, request, |_| Ok(command.clone())).await
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            let stream = StreamName::trigger(id);
+            if matches!(command, TriggerCommand::Resume) {
+                let state = self.load::<Trigger>(&stream).await?.state;
+                let who = (state.bot, state.owner);
+                return handle_for::<Trigger>(self, who, &stream, origin, request, |_| Ok(command.clone())).await;
+            }
+            handle::<Trigger>(self, &stream, origin, request, |_| Ok(command.clone())).await
+        })
     }
 
     /// Lets a trigger take deliveries in by other rules; with `if_version`, only if its stream is at that version.
     ///
     /// # Errors
     /// There is no such trigger, rules that make no sense, somebody else changed it meanwhile, or a fault.
-    pub async fn replace_intake(
-        &self,
+    pub fn replace_intake<'a>(
+        &'a self,
         id: TriggerId,
-        intake: &Intake,
+        intake: &'a Intake,
         if_version: Option<u64>,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        check_filter(intake)?;
-        let seen = if_version.map(|version| (version, CHANGED));
-        let stream = StreamName::trigger(id);
-        handle_at::<Trigger>(self, &stream, seen, origin, request, |_| {
-            Ok(TriggerCommand::ReplaceIntake(intake.clone()))
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move {
+            check_filter(intake)?;
+            let seen = if_version.map(|version| (version, CHANGED));
+            let stream = StreamName::trigger(id);
+            handle_at::<Trigger>(self, &stream, seen, origin, request, |_| {
+                Ok(TriggerCommand::ReplaceIntake(intake.clone()))
+            })
+            .await
         })
-        .await
     }
 
     /// Confirms a trigger's sample; with `delivery`, only if that is the sample.
     ///
     /// # Errors
     /// No sample yet, another sample, confirmed already, or a fault.
-    pub async fn confirm_trigger(
-        &self,
+    pub fn confirm_trigger<'a>(
+        &'a self,
         id: TriggerId,
         delivery: Option<DeliveryId>,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<()>, EngineError> {
-        self.change_trigger(id, origin, request, TriggerCommand::Confirm { delivery }).await
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move { self.change_trigger(id, origin, request, TriggerCommand::Confirm { delivery }).await })
     }
 
     /// Gives a trigger another secret; the old one is good for `overlap_s` more seconds. Answers with the secret where it
@@ -194,21 +201,23 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such trigger, it takes another kind of secret, it has this one already, or a fault.
-    pub async fn rotate_secret(
-        &self,
+    pub fn rotate_secret<'a>(
+        &'a self,
         id: TriggerId,
-        new: &NewSecret,
+        new: &'a NewSecret,
         overlap_s: u32,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<Option<String>>, EngineError> {
-        let (shown, secret) = self.secret(id, new)?;
-        let old_until = self.log().store_time().await?.plus_s(i64::from(overlap_s));
-        let command = TriggerCommand::Rotate { secret, old_until };
-        let done = self.change_trigger(id, origin, request, command).await?;
-        // What the first of two equal requests made is in force, and was shown then.
-        let shown = shown.filter(|_| !done.duplicate);
-        Ok(done.with(shown))
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<Option<String>>, EngineError>> {
+        Box::pin(async move {
+            let (shown, secret) = self.secret(id, new)?;
+            let old_until = self.log().store_time().await?.plus_s(i64::from(overlap_s));
+            let command = TriggerCommand::Rotate { secret, old_until };
+            let done = self.change_trigger(id, origin, request, command).await?;
+            // What the first of two equal requests made is in force, and was shown then.
+            let shown = shown.filter(|_| !done.duplicate);
+            Ok(done.with(shown))
+        })
     }
 
     /// Lets another kind of sender post to a trigger; with `if_version`, only if its stream is at that version. The old
@@ -216,21 +225,23 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such trigger, an empty key, somebody else changed it meanwhile, or a fault.
-    pub async fn replace_sender(
-        &self,
+    pub fn replace_sender<'a>(
+        &'a self,
         id: TriggerId,
-        (scheme, new): (Option<Scheme>, &NewSecret),
+        (scheme, new): (Option<Scheme>, &'a NewSecret),
         if_version: Option<u64>,
-        origin: &Origin,
-        request: Option<&Request>,
-    ) -> Result<Done<Option<String>>, EngineError> {
-        let (shown, secret) = self.secret(id, new)?;
-        let command = TriggerCommand::ReplaceSender { scheme, secret };
-        let seen = if_version.map(|version| (version, CHANGED));
-        let stream = StreamName::trigger(id);
-        let done = handle_at::<Trigger>(self, &stream, seen, origin, request, |_| Ok(command.clone())).await?;
-        let shown = shown.filter(|_| !done.duplicate);
-        Ok(done.with(shown))
+        origin: &'a Origin,
+        request: Option<&'a Request>,
+    ) -> BoxFuture<'a, Result<Done<Option<String>>, EngineError>> {
+        Box::pin(async move {
+            let (shown, secret) = self.secret(id, new)?;
+            let command = TriggerCommand::ReplaceSender { scheme, secret };
+            let seen = if_version.map(|version| (version, CHANGED));
+            let stream = StreamName::trigger(id);
+            let done = handle_at::<Trigger>(self, &stream, seen, origin, request, |_| Ok(command.clone())).await?;
+            let shown = shown.filter(|_| !done.duplicate);
+            Ok(done.with(shown))
+        })
     }
 
     async fn existing_routine(&self, id: RoutineId) -> Result<(), EngineError> {

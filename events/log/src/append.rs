@@ -2,6 +2,7 @@
 
 use std::{future::Future, pin::Pin};
 
+use futures_util::future::BoxFuture;
 use midwatch_events::{Micros, StreamName, key::Key};
 use uuid::Uuid;
 
@@ -118,8 +119,8 @@ impl Submitted {
     ///
     /// # Errors
     /// As [`crate::Log::append`].
-    pub async fn answer(self) -> Result<Appended, AppendError> {
-        self.0.await
+    pub fn answer(self) -> BoxFuture<'static, Result<Appended, AppendError>> {
+        Box::pin(async move { self.0.await })
     }
 }
 

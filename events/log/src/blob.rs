@@ -3,6 +3,7 @@
 //! A blob is durable before the event that names it, because [`put`] answers after its own commit. It is no history:
 //! it can expire, and then says so; its id, length and digest stay in the event.
 
+use futures_util::future::BoxFuture;
 use rusqlite::{Connection, params};
 use sqlx::Row as _;
 use uuid::Uuid;
@@ -22,78 +23,82 @@ const READ: &str = "read a blob";
 ///
 /// # Errors
 /// [`LogError`]; also where `id` stands for a blob of another length.
-pub async fn put(log: &Log, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {
-    match log {
-        Log::Sqlite(log) => put_sqlite(log, id, bytes).await,
-        Log::Postgres(log) => put_postgres(log, id, bytes).await,
-        #[cfg(any(test, feature = "testing"))]
-        Log::Simulated(log) => {
-            let put = |state: &mut crate::simulated::State| {
-                let fresh = (bytes.len(), Some(bytes.to_vec()));
-                let (stored, _) = state.blobs.entry(id).or_insert(fresh);
-                same_length(id, bytes, i64::try_from(*stored).unwrap_or(i64::MAX))
-            };
-            log.change("keep a blob", put).await
+pub fn put<'a>(log: &'a Log, id: Uuid, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), LogError>> {
+    Box::pin(async move {
+        match log {
+            Log::Sqlite(log) => put_sqlite(log, id, bytes).await,
+            Log::Postgres(log) => put_postgres(log, id, bytes).await,
+            #[cfg(any(test, feature = "testing"))]
+            Log::Simulated(log) => {
+                let put = |state: &mut crate::simulated::State| {
+                    let fresh = (bytes.len(), Some(bytes.to_vec()));
+                    let (stored, _) = state.blobs.entry(id).or_insert(fresh);
+                    same_length(id, bytes, i64::try_from(*stored).unwrap_or(i64::MAX))
+                };
+                log.change("keep a blob", put).await
+            }
         }
-    }
+    })
 }
 
 /// The bytes of a blob; none where there never was one, or it has expired.
 ///
 /// # Errors
 /// [`LogError`]; [`LogError::Unavailable`] where some of its chunks are missing.
-pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
-    let (length, bytes) = match log {
-        Log::Sqlite(log) => {
-            // One statement, so that an expiry cannot come between.
-            let find = move |file: &Connection| {
-                let mut statement = file.prepare_cached(
-                    "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
+pub fn get(log: &Log, id: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, LogError>> {
+    Box::pin(async move {
+        let (length, bytes) = match log {
+            Log::Sqlite(log) => {
+                // One statement, so that an expiry cannot come between.
+                let find = move |file: &Connection| {
+                    let mut statement = file.prepare_cached(
+                        "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
                      WHERE id = ? AND expired_at IS NULL ORDER BY n",
-                )?;
-                let mut rows = statement.query([id.as_bytes()])?;
-                let mut found = None;
-                while let Some(row) = rows.next()? {
-                    let (_, bytes) = found.get_or_insert((row.get::<_, i64>(0)?, Vec::new()));
-                    bytes.extend_from_slice(row.get_ref(1)?.as_blob_or_null()?.unwrap_or_default());
-                }
-                Ok(found)
-            };
-            let found = log.readers().read(READ, move |file| find(file).map_err(sqlite::failed(READ))).await?;
-            let Some(found) = found else { return Ok(None) };
-            found
-        }
-        Log::Postgres(log) => {
-            let failed = |e| postgres::failed(READ, &e);
-            let rows = sqlx::query(
-                "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
-                 WHERE id = $1 AND expired_at IS NULL ORDER BY n",
-            )
-            .bind(id)
-            .fetch_all(log.pool())
-            .await
-            .map_err(failed)?;
-            let Some(first) = rows.first() else { return Ok(None) };
-            let length: i64 = first.try_get(0).map_err(failed)?;
-            let mut bytes = Vec::new();
-            for row in &rows {
-                bytes.extend_from_slice(row.try_get::<Option<&[u8]>, _>(1).map_err(failed)?.unwrap_or_default());
+                    )?;
+                    let mut rows = statement.query([id.as_bytes()])?;
+                    let mut found = None;
+                    while let Some(row) = rows.next()? {
+                        let (_, bytes) = found.get_or_insert((row.get::<_, i64>(0)?, Vec::new()));
+                        bytes.extend_from_slice(row.get_ref(1)?.as_blob_or_null()?.unwrap_or_default());
+                    }
+                    Ok(found)
+                };
+                let found = log.readers().read(READ, move |file| find(file).map_err(sqlite::failed(READ))).await?;
+                let Some(found) = found else { return Ok(None) };
+                found
             }
-            (length, bytes)
+            Log::Postgres(log) => {
+                let failed = |e| postgres::failed(READ, &e);
+                let rows = sqlx::query(
+                    "SELECT length, bytes FROM blob LEFT JOIN blob_chunk ON blob = id
+                 WHERE id = $1 AND expired_at IS NULL ORDER BY n",
+                )
+                .bind(id)
+                .fetch_all(log.pool())
+                .await
+                .map_err(failed)?;
+                let Some(first) = rows.first() else { return Ok(None) };
+                let length: i64 = first.try_get(0).map_err(failed)?;
+                let mut bytes = Vec::new();
+                for row in &rows {
+                    bytes.extend_from_slice(row.try_get::<Option<&[u8]>, _>(1).map_err(failed)?.unwrap_or_default());
+                }
+                (length, bytes)
+            }
+            #[cfg(any(test, feature = "testing"))]
+            Log::Simulated(log) => {
+                let get =
+                    |state: &mut crate::simulated::State| Ok(state.blobs.get(&id).and_then(|(_, bytes)| bytes.clone()));
+                return log.ask(crate::simulated::Operation::Read, get).await;
+            }
+        };
+        if i64::try_from(bytes.len()) == Ok(length) {
+            Ok(Some(bytes))
+        } else {
+            let reason = format!("blob {id} has {} bytes of its {length}", bytes.len());
+            Err(LogError::Unavailable { operation: READ, reason })
         }
-        #[cfg(any(test, feature = "testing"))]
-        Log::Simulated(log) => {
-            let get =
-                |state: &mut crate::simulated::State| Ok(state.blobs.get(&id).and_then(|(_, bytes)| bytes.clone()));
-            return log.ask(crate::simulated::Operation::Read, get).await;
-        }
-    };
-    if i64::try_from(bytes.len()) == Ok(length) {
-        Ok(Some(bytes))
-    } else {
-        let reason = format!("blob {id} has {} bytes of its {length}", bytes.len());
-        Err(LogError::Unavailable { operation: READ, reason })
-    }
+    })
 }
 
 /// Drops the bytes of a blob, durably; that there was one stays. A blob that has expired already, or never was, is left
@@ -101,19 +106,21 @@ pub async fn get(log: &Log, id: Uuid) -> Result<Option<Vec<u8>>, LogError> {
 ///
 /// # Errors
 /// [`LogError`].
-pub async fn expire(log: &Log, id: Uuid) -> Result<(), LogError> {
-    match log {
-        Log::Sqlite(log) => expire_sqlite(log, id).await,
-        Log::Postgres(log) => expire_postgres(log, id).await,
-        #[cfg(any(test, feature = "testing"))]
-        Log::Simulated(log) => {
-            let expire = |state: &mut crate::simulated::State| {
-                state.blobs.entry(id).and_modify(|(_, bytes)| *bytes = None);
-                Ok(())
-            };
-            log.change("expire a blob", expire).await
+pub fn expire(log: &Log, id: Uuid) -> BoxFuture<'_, Result<(), LogError>> {
+    Box::pin(async move {
+        match log {
+            Log::Sqlite(log) => expire_sqlite(log, id).await,
+            Log::Postgres(log) => expire_postgres(log, id).await,
+            #[cfg(any(test, feature = "testing"))]
+            Log::Simulated(log) => {
+                let expire = |state: &mut crate::simulated::State| {
+                    state.blobs.entry(id).and_modify(|(_, bytes)| *bytes = None);
+                    Ok(())
+                };
+                log.change("expire a blob", expire).await
+            }
         }
-    }
+    })
 }
 
 async fn put_sqlite(log: &SqliteLog, id: Uuid, bytes: &[u8]) -> Result<(), LogError> {

@@ -1,5 +1,6 @@
 //! The last events that pass a filter.
 
+use futures_util::future::BoxFuture;
 use midwatch_events::Recorded;
 
 use crate::{Filter, Log, LogError};
@@ -14,18 +15,25 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_last(&self, after: u64, limit: u32, filter: &Filter) -> Result<Vec<Recorded>, LogError> {
-        let head = self.head().await?;
-        let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut span = u64::from(limit).saturating_mul(SPREAD).max(u64::from(PAGE));
-        let (mut until, mut found) = (head, Vec::new());
-        while until > after && found.len() < wanted {
-            let from = until.saturating_sub(span).max(after);
-            let mut earlier = self.between(from, until, filter).await?;
-            earlier.append(&mut found);
-            (found, until, span) = (earlier, from, span.saturating_mul(2));
-        }
-        Ok(found.split_off(found.len().saturating_sub(wanted)))
+    pub fn read_last<'a>(
+        &'a self,
+        after: u64,
+        limit: u32,
+        filter: &'a Filter,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+        Box::pin(async move {
+            let head = self.head().await?;
+            let wanted = usize::try_from(limit).unwrap_or(usize::MAX);
+            let mut span = u64::from(limit).saturating_mul(SPREAD).max(u64::from(PAGE));
+            let (mut until, mut found) = (head, Vec::new());
+            while until > after && found.len() < wanted {
+                let from = until.saturating_sub(span).max(after);
+                let mut earlier = self.between(from, until, filter).await?;
+                earlier.append(&mut found);
+                (found, until, span) = (earlier, from, span.saturating_mul(2));
+            }
+            Ok(found.split_off(found.len().saturating_sub(wanted)))
+        })
     }
 
     /// The events above `from` and up to `until` that pass.

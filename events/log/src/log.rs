@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use futures_util::future::BoxFuture;
 use midwatch_events::{Micros, Recorded, StreamName};
 use tokio::{sync::watch, time::timeout};
 use uuid::Uuid;
@@ -143,26 +144,28 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`]; each message says what to do.
-    pub async fn open(url: &str, open: Open) -> Result<Self, LogError> {
-        if url.starts_with("sqlite:") {
-            SqliteLog::open(url, open).await.map(Self::Sqlite)
-        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            PostgresLog::open(url, open).await.map(Self::Postgres)
-        } else {
-            #[cfg(any(test, feature = "testing"))]
-            if url.starts_with("simulated:") {
-                return crate::simulated::SimulatedLog::open(url, open).await.map(Self::Simulated);
+    pub fn open(url: &str, open: Open) -> BoxFuture<'_, Result<Self, LogError>> {
+        Box::pin(async move {
+            if url.starts_with("sqlite:") {
+                SqliteLog::open(url, open).await.map(Self::Sqlite)
+            } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+                PostgresLog::open(url, open).await.map(Self::Postgres)
+            } else {
+                #[cfg(any(test, feature = "testing"))]
+                if url.starts_with("simulated:") {
+                    return crate::simulated::SimulatedLog::open(url, open).await.map(Self::Simulated);
+                }
+                Err(LogError::Address(without_password(url)))
             }
-            Err(LogError::Address(without_password(url)))
-        }
+        })
     }
 
     /// Appends, and answers when it is durable.
     ///
     /// # Errors
     /// [`AppendError`]; after anything but `Unknown` and `Log`, nothing was written.
-    pub async fn append(&self, append: Append) -> Result<Appended, AppendError> {
-        self.submit(append).await?.answer().await
+    pub fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, AppendError>> {
+        Box::pin(async move { self.submit(append).await?.answer().await })
     }
 
     /// As [`Self::append`], in two steps: comes back once the append has its place behind those that this process
@@ -173,26 +176,35 @@ impl Log {
     ///
     /// # Errors
     /// [`AppendError::Invalid`], or a fault; it then has no place, and nothing was written.
-    pub async fn submit(&self, append: Append) -> Result<Submitted, AppendError> {
-        match self {
-            Self::Sqlite(log) => log.submit(append).await,
-            Self::Postgres(log) => log.submit(append).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.submit(append).await,
-        }
+    pub fn submit(&self, append: Append) -> BoxFuture<'_, Result<Submitted, AppendError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.submit(append).await,
+                Self::Postgres(log) => log.submit(append).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.submit(append).await,
+            }
+        })
     }
 
     /// Up to `limit` events of one stream, from version `from` upwards.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_stream(&self, stream: &StreamName, from: u64, limit: u32) -> Result<Vec<Recorded>, LogError> {
-        match self {
-            Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
-            Self::Postgres(log) => log.read_stream(stream, from, limit).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.read_stream(stream, from, limit).await,
-        }
+    pub fn read_stream<'a>(
+        &'a self,
+        stream: &'a StreamName,
+        from: u64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
+                Self::Postgres(log) => log.read_stream(stream, from, limit).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.read_stream(stream, from, limit).await,
+            }
+        })
     }
 
     /// Up to `limit` events of each of these streams, each from its version upwards; those of one stream in order. On
@@ -200,15 +212,21 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_streams(&self, asked: &[(StreamName, u64)], limit: u32) -> Result<Vec<Recorded>, LogError> {
-        if let Self::Postgres(log) = self {
-            return log.read_streams(asked, limit).await;
-        }
-        let mut events = Vec::new();
-        for (stream, from) in asked {
-            events.append(&mut self.read_stream(stream, *from, limit).await?);
-        }
-        Ok(events)
+    pub fn read_streams<'a>(
+        &'a self,
+        asked: &'a [(StreamName, u64)],
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+        Box::pin(async move {
+            if let Self::Postgres(log) = self {
+                return log.read_streams(asked, limit).await;
+            }
+            let mut events = Vec::new();
+            for (stream, from) in asked {
+                events.append(&mut self.read_stream(stream, *from, limit).await?);
+            }
+            Ok(events)
+        })
     }
 
     /// As [`Self::read_stream`], for a command that decides: also what another process has committed and not flushed
@@ -217,31 +235,40 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn load_stream(&self, stream: &StreamName, from: u64, limit: u32) -> Result<Vec<Recorded>, LogError> {
-        match self {
-            Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
-            Self::Postgres(log) => log.load_stream(stream, from, limit).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.load_stream(stream, from, limit).await,
-        }
+    pub fn load_stream<'a>(
+        &'a self,
+        stream: &'a StreamName,
+        from: u64,
+        limit: u32,
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
+                Self::Postgres(log) => log.load_stream(stream, from, limit).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.load_stream(stream, from, limit).await,
+            }
+        })
     }
 
     /// Up to `limit` events of one stream, from version `before - 1` downwards; `u64::MAX` starts at its end.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_stream_back(
-        &self,
-        stream: &StreamName,
+    pub fn read_stream_back<'a>(
+        &'a self,
+        stream: &'a StreamName,
         before: u64,
         limit: u32,
-    ) -> Result<Vec<Recorded>, LogError> {
-        match self {
-            Self::Sqlite(log) => log.read_stream_back(stream, before, limit).await,
-            Self::Postgres(log) => log.read_stream_back(stream, before, limit).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.read_stream_back(stream, before, limit).await,
-        }
+    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.read_stream_back(stream, before, limit).await,
+                Self::Postgres(log) => log.read_stream_back(stream, before, limit).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.read_stream_back(stream, before, limit).await,
+            }
+        })
     }
 
     /// Up to `limit` events with a position above `after` that pass `filter`, in order, and the position that was
@@ -249,13 +276,20 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_all(&self, after: u64, limit: u32, filter: &Filter) -> Result<(Vec<Recorded>, u64), LogError> {
-        match self {
-            Self::Sqlite(log) => log.read_all(after, limit, filter).await,
-            Self::Postgres(log) => log.read_all(after, limit, filter).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.read_all(after, limit, filter).await,
-        }
+    pub fn read_all<'a>(
+        &'a self,
+        after: u64,
+        limit: u32,
+        filter: &'a Filter,
+    ) -> BoxFuture<'a, Result<(Vec<Recorded>, u64), LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.read_all(after, limit, filter).await,
+                Self::Postgres(log) => log.read_all(after, limit, filter).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.read_all(after, limit, filter).await,
+            }
+        })
     }
 
     /// As [`Self::read_all`] without a filter, the quickest way; for [`crate::verify`]. Not to be dropped half-way.
@@ -270,56 +304,66 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_at(&self, position: u64) -> Result<Option<Recorded>, LogError> {
-        let (events, _) = self.read_all(position.saturating_sub(1), 1, &Filter::default()).await?;
-        Ok(events.into_iter().next().filter(|event| event.position == position))
+    pub fn read_at(&self, position: u64) -> BoxFuture<'_, Result<Option<Recorded>, LogError>> {
+        Box::pin(async move {
+            let (events, _) = self.read_all(position.saturating_sub(1), 1, &Filter::default()).await?;
+            Ok(events.into_iter().next().filter(|event| event.position == position))
+        })
     }
 
     /// The event with this id.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read_event(&self, event_id: Uuid) -> Result<Option<Recorded>, LogError> {
-        match self {
-            Self::Sqlite(log) => log.read_event(event_id).await,
-            Self::Postgres(log) => log.read_event(event_id).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.read_event(event_id).await,
-        }
+    pub fn read_event(&self, event_id: Uuid) -> BoxFuture<'_, Result<Option<Recorded>, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.read_event(event_id).await,
+                Self::Postgres(log) => log.read_event(event_id).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.read_event(event_id).await,
+            }
+        })
     }
 
     /// The version a stream is at; 0 when nobody has written to it.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn version(&self, stream: &StreamName) -> Result<u64, LogError> {
-        Ok(self.read_stream_back(stream, u64::MAX, 1).await?.first().map_or(0, |event| event.version))
+    pub fn version<'a>(&'a self, stream: &'a StreamName) -> BoxFuture<'a, Result<u64, LogError>> {
+        Box::pin(async move {
+            Ok(self.read_stream_back(stream, u64::MAX, 1).await?.first().map_or(0, |event| event.version))
+        })
     }
 
     /// The highest position that is durable, 0 in an empty ledger.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn head(&self) -> Result<u64, LogError> {
-        match self {
-            Self::Sqlite(log) => log.head().await,
-            Self::Postgres(log) => log.head().await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.head().await,
-        }
+    pub fn head(&self) -> BoxFuture<'_, Result<u64, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.head().await,
+                Self::Postgres(log) => log.head().await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.head().await,
+            }
+        })
     }
 
     /// The store's clock. Leases and lateness go by it, so that processes with wrong clocks agree.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn store_time(&self) -> Result<Micros, LogError> {
-        match self {
-            Self::Sqlite(log) => log.store_time().await,
-            Self::Postgres(log) => log.store_time().await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.store_time().await,
-        }
+    pub fn store_time(&self) -> BoxFuture<'_, Result<Micros, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.store_time().await,
+                Self::Postgres(log) => log.store_time().await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.store_time().await,
+            }
+        })
     }
 
     /// How far the time of the newest event is ahead of the store's clock, in microseconds; 0 where it is not. More than
@@ -327,36 +371,42 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn ahead_us(&self) -> Result<u64, LogError> {
-        let Some(newest) = self.read_at(self.head().await?).await? else { return Ok(0) };
-        let ahead_us = newest.recorded_at.since(self.store_time().await?);
-        Ok(u64::try_from(ahead_us).unwrap_or_default())
+    pub fn ahead_us(&self) -> BoxFuture<'_, Result<u64, LogError>> {
+        Box::pin(async move {
+            let Some(newest) = self.read_at(self.head().await?).await? else { return Ok(0) };
+            let ahead_us = newest.recorded_at.since(self.store_time().await?);
+            Ok(u64::try_from(ahead_us).unwrap_or_default())
+        })
     }
 
     /// The first position and the request's digest of a key that was used before.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn find_key(&self, key_hash: &[u8; 32]) -> Result<Option<(u64, [u8; 32])>, LogError> {
-        match self {
-            Self::Sqlite(log) => log.find_key(key_hash).await,
-            Self::Postgres(log) => log.find_key(key_hash).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.find_key(key_hash).await,
-        }
+    pub fn find_key<'a>(&'a self, key_hash: &'a [u8; 32]) -> BoxFuture<'a, Result<Option<(u64, [u8; 32])>, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.find_key(key_hash).await,
+                Self::Postgres(log) => log.find_key(key_hash).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.find_key(key_hash).await,
+            }
+        })
     }
 
     /// The hashes of the keys of the appends whose first event lies in `first..=last`, each with that position.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn keys_between(&self, first: u64, last: u64) -> Result<Vec<(u64, [u8; 32])>, LogError> {
-        match self {
-            Self::Sqlite(log) => log.keys_between(first, last).await,
-            Self::Postgres(log) => log.keys_between(first, last).await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.keys_between(first, last).await,
-        }
+    pub fn keys_between(&self, first: u64, last: u64) -> BoxFuture<'_, Result<Vec<(u64, [u8; 32])>, LogError>> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.keys_between(first, last).await,
+                Self::Postgres(log) => log.keys_between(first, last).await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.keys_between(first, last).await,
+            }
+        })
     }
 
     /// Follows the head: the receiver is woken after appends of this process and, within the poll ceiling of one
@@ -378,16 +428,18 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn wait_durable(&self, position: u64, patience: Duration) -> Result<bool, LogError> {
-        #[cfg(any(test, feature = "testing"))]
-        if let Self::Simulated(log) = self {
-            return log.wait_durable(position, patience).await;
-        }
-        let mut heads = self.follow();
-        if *heads.borrow_and_update() >= position || self.head().await? >= position {
-            return Ok(true);
-        }
-        Ok(matches!(timeout(patience, heads.wait_for(|head| *head >= position)).await, Ok(Ok(_))))
+    pub fn wait_durable(&self, position: u64, patience: Duration) -> BoxFuture<'_, Result<bool, LogError>> {
+        Box::pin(async move {
+            #[cfg(any(test, feature = "testing"))]
+            if let Self::Simulated(log) = self {
+                return log.wait_durable(position, patience).await;
+            }
+            let mut heads = self.follow();
+            if *heads.borrow_and_update() >= position || self.head().await? >= position {
+                return Ok(true);
+            }
+            Ok(matches!(timeout(patience, heads.wait_for(|head| *head >= position)).await, Ok(Ok(_))))
+        })
     }
 
     /// Says so once a new connection finds a ledger that lacks what this process has seen, as after a failover to a
@@ -457,37 +509,43 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn durability(&self) -> Result<Vec<Risk>, LogError> {
-        match self {
-            // The one connection that writes sets what it needs itself.
-            Self::Sqlite(_) => Ok(Vec::new()),
-            Self::Postgres(log) => log.durability().await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(_) => Ok(Vec::new()),
-        }
+    pub fn durability(&self) -> BoxFuture<'_, Result<Vec<Risk>, LogError>> {
+        Box::pin(async move {
+            match self {
+                // The one connection that writes sets what it needs itself.
+                Self::Sqlite(_) => Ok(Vec::new()),
+                Self::Postgres(log) => log.durability().await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(_) => Ok(Vec::new()),
+            }
+        })
     }
 
     /// What was erased and may still lie in the database's files, in rows; none where erasing overwrites. For `doctor`.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn unvacuumed(&self) -> Result<Option<u64>, LogError> {
-        match self {
-            // `secure_delete` is on.
-            Self::Sqlite(_) => Ok(None),
-            Self::Postgres(log) => log.unvacuumed().await.map(Some),
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(_) => Ok(None),
-        }
+    pub fn unvacuumed(&self) -> BoxFuture<'_, Result<Option<u64>, LogError>> {
+        Box::pin(async move {
+            match self {
+                // `secure_delete` is on.
+                Self::Sqlite(_) => Ok(None),
+                Self::Postgres(log) => log.unvacuumed().await.map(Some),
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(_) => Ok(None),
+            }
+        })
     }
 
     /// Ends the writer and the tailer after what is under way, and closes the connections.
-    pub async fn close(&self) {
-        match self {
-            Self::Sqlite(log) => log.close().await,
-            Self::Postgres(log) => log.close().await,
-            #[cfg(any(test, feature = "testing"))]
-            Self::Simulated(log) => log.close().await,
-        }
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match self {
+                Self::Sqlite(log) => log.close().await,
+                Self::Postgres(log) => log.close().await,
+                #[cfg(any(test, feature = "testing"))]
+                Self::Simulated(log) => log.close().await,
+            }
+        })
     }
 }

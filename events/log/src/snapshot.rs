@@ -8,6 +8,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use futures_util::future::BoxFuture;
 use midwatch_events::StreamName;
 use sqlx::{
     ConnectOptions as _, Row, SqlitePool,
@@ -38,51 +39,59 @@ pub struct Snapshot {
 ///
 /// # Errors
 /// [`LogError`]. Whoever asks can fold from the first event instead.
-pub async fn read(log: &Log, stream: &StreamName, fold: u32) -> Result<Option<Snapshot>, LogError> {
-    match log {
-        Log::Sqlite(log) => {
-            let Some(snapshots) = snapshots(log).await? else { return Ok(None) };
-            let row =
-                sqlx::query("SELECT version, event_id, seal, state FROM stream_snapshot WHERE stream = ? AND fold = ?")
-                    .bind(stream.as_str())
-                    .bind(fold)
-                    .fetch_optional(snapshots)
-                    .await;
-            let read = row.and_then(|row| row.map(|row| snapshot(&row)).transpose());
-            read.map_err(|e| failed("read a snapshot", &e))
+pub fn read<'a>(log: &'a Log, stream: &'a StreamName, fold: u32) -> BoxFuture<'a, Result<Option<Snapshot>, LogError>> {
+    Box::pin(async move {
+        match log {
+            Log::Sqlite(log) => {
+                let Some(snapshots) = snapshots(log).await? else { return Ok(None) };
+                let row = sqlx::query(
+                    "SELECT version, event_id, seal, state FROM stream_snapshot WHERE stream = ? AND fold = ?",
+                )
+                .bind(stream.as_str())
+                .bind(fold)
+                .fetch_optional(snapshots)
+                .await;
+                let read = row.and_then(|row| row.map(|row| snapshot(&row)).transpose());
+                read.map_err(|e| failed("read a snapshot", &e))
+            }
+            Log::Postgres(log) if log.mode() == Open::ReadOnly => Ok(None),
+            Log::Postgres(log) => {
+                let row = sqlx::query(
+                    "SELECT version, event_id, seal, state FROM stream_snapshot WHERE stream = $1 AND fold = $2",
+                )
+                .bind(stream.as_str())
+                .bind(i64::from(fold))
+                .fetch_optional(log.pool())
+                .await;
+                let read = row.and_then(|row| row.map(|row| snapshot(&row)).transpose());
+                read.map_err(|e| postgres::failed("read a snapshot", &e))
+            }
+            #[cfg(any(test, feature = "testing"))]
+            Log::Simulated(log) => {
+                let kept = (stream.clone(), fold);
+                let find = move |state: &mut crate::simulated::State| Ok(state.snapshots.get(&kept).cloned());
+                log.ask(crate::simulated::Operation::Look, find).await
+            }
         }
-        Log::Postgres(log) if log.mode() == Open::ReadOnly => Ok(None),
-        Log::Postgres(log) => {
-            let row = sqlx::query(
-                "SELECT version, event_id, seal, state FROM stream_snapshot WHERE stream = $1 AND fold = $2",
-            )
-            .bind(stream.as_str())
-            .bind(i64::from(fold))
-            .fetch_optional(log.pool())
-            .await;
-            let read = row.and_then(|row| row.map(|row| snapshot(&row)).transpose());
-            read.map_err(|e| postgres::failed("read a snapshot", &e))
-        }
-        #[cfg(any(test, feature = "testing"))]
-        Log::Simulated(log) => {
-            let kept = (stream.clone(), fold);
-            let find = move |state: &mut crate::simulated::State| Ok(state.snapshots.get(&kept).cloned());
-            log.ask(crate::simulated::Operation::Look, find).await
-        }
-    }
+    })
 }
 
 /// The newest snapshots of many streams, as by [`read`]; a stream that has none is left out. On PostgreSQL one statement.
 ///
 /// # Errors
 /// [`LogError`]. Whoever asks can fold from the first events instead.
-pub async fn read_many(log: &Log, streams: &[StreamName], fold: u32) -> Result<Vec<(StreamName, Snapshot)>, LogError> {
-    let mut found = Vec::new();
-    match log {
-        Log::Postgres(log) if log.mode() == Open::ReadOnly => {}
-        Log::Postgres(log) => {
-            let names: Vec<&str> = streams.iter().map(StreamName::as_str).collect();
-            let rows = sqlx::query(
+pub fn read_many<'a>(
+    log: &'a Log,
+    streams: &'a [StreamName],
+    fold: u32,
+) -> BoxFuture<'a, Result<Vec<(StreamName, Snapshot)>, LogError>> {
+    Box::pin(async move {
+        let mut found = Vec::new();
+        match log {
+            Log::Postgres(log) if log.mode() == Open::ReadOnly => {}
+            Log::Postgres(log) => {
+                let names: Vec<&str> = streams.iter().map(StreamName::as_str).collect();
+                let rows = sqlx::query(
                 "SELECT version, event_id, seal, state, stream FROM stream_snapshot WHERE stream = ANY ($1) AND fold = $2",
             )
             .bind(names)
@@ -90,69 +99,77 @@ pub async fn read_many(log: &Log, streams: &[StreamName], fold: u32) -> Result<V
             .fetch_all(log.pool())
             .await
             .map_err(|e| postgres::failed("read snapshots", &e))?;
-            for row in &rows {
-                let stream = row.try_get(4).map_err(|e| postgres::failed("read snapshots", &e))?;
-                let kept = snapshot(row).map_err(|e| postgres::failed("read snapshots", &e))?;
-                found.push((StreamName::stored(stream), kept));
+                for row in &rows {
+                    let stream = row.try_get(4).map_err(|e| postgres::failed("read snapshots", &e))?;
+                    let kept = snapshot(row).map_err(|e| postgres::failed("read snapshots", &e))?;
+                    found.push((StreamName::stored(stream), kept));
+                }
+            }
+            other => {
+                for stream in streams {
+                    found.extend(read(other, stream, fold).await?.map(|kept| (stream.clone(), kept)));
+                }
             }
         }
-        other => {
-            for stream in streams {
-                found.extend(read(other, stream, fold).await?.map(|kept| (stream.clone(), kept)));
-            }
-        }
-    }
-    Ok(found)
+        Ok(found)
+    })
 }
 
 /// Keeps a snapshot in place of an older one of the same fold; those of older folds go.
 ///
 /// # Errors
 /// [`LogError`]. Nothing is lost but time.
-pub async fn write(log: &Log, stream: &StreamName, fold: u32, kept: &Snapshot) -> Result<(), LogError> {
-    let version = i64::try_from(kept.version).unwrap_or(i64::MAX);
-    match log {
-        Log::Sqlite(log) => {
-            let Some(snapshots) = snapshots(log).await? else { return Ok(()) };
-            let insert = "INSERT INTO stream_snapshot (stream, fold, version, event_id, seal, state)
+pub fn write<'a>(
+    log: &'a Log,
+    stream: &'a StreamName,
+    fold: u32,
+    kept: &'a Snapshot,
+) -> BoxFuture<'a, Result<(), LogError>> {
+    Box::pin(async move {
+        let version = i64::try_from(kept.version).unwrap_or(i64::MAX);
+        match log {
+            Log::Sqlite(log) => {
+                let Some(snapshots) = snapshots(log).await? else { return Ok(()) };
+                let insert = "INSERT INTO stream_snapshot (stream, fold, version, event_id, seal, state)
                 VALUES (?, ?, ?, ?, ?, ?)
                 ON CONFLICT (stream, fold) DO UPDATE SET version = excluded.version, event_id = excluded.event_id,
                     seal = excluded.seal, state = excluded.state";
-            let insert = sqlx::query(insert).bind(stream.as_str()).bind(fold).bind(version);
-            let insert = insert.bind(kept.event_id).bind(kept.seal.as_slice()).bind(&kept.state);
-            let older = sqlx::query("DELETE FROM stream_snapshot WHERE stream = ? AND fold < ?");
-            let older = older.bind(stream.as_str()).bind(fold);
-            let written = async {
-                insert.execute(snapshots).await?;
-                older.execute(snapshots).await
-            };
-            written.await.map(drop).map_err(|e| failed("keep a snapshot", &e))
-        }
-        Log::Postgres(log) if log.mode() == Open::ReadOnly => Ok(()),
-        Log::Postgres(log) => {
-            // Nobody waits for the disk for what can be thrown away.
-            let insert = "WITH off AS (SELECT set_config('synchronous_commit', 'off', true)),
+                let insert = sqlx::query(insert).bind(stream.as_str()).bind(fold).bind(version);
+                let insert = insert.bind(kept.event_id).bind(kept.seal.as_slice()).bind(&kept.state);
+                let older = sqlx::query("DELETE FROM stream_snapshot WHERE stream = ? AND fold < ?");
+                let older = older.bind(stream.as_str()).bind(fold);
+                let written = async {
+                    insert.execute(snapshots).await?;
+                    older.execute(snapshots).await
+                };
+                written.await.map(drop).map_err(|e| failed("keep a snapshot", &e))
+            }
+            Log::Postgres(log) if log.mode() == Open::ReadOnly => Ok(()),
+            Log::Postgres(log) => {
+                // Nobody waits for the disk for what can be thrown away.
+                let insert = "WITH off AS (SELECT set_config('synchronous_commit', 'off', true)),
                 older AS (DELETE FROM stream_snapshot WHERE stream = $1 AND fold < $2)
                 INSERT INTO stream_snapshot (stream, fold, version, event_id, seal, state)
                 SELECT $1, $2, $3, $4, $5, $6 FROM off
                 ON CONFLICT (stream, fold) DO UPDATE SET version = excluded.version, event_id = excluded.event_id,
                     seal = excluded.seal, state = excluded.state";
-            let insert = sqlx::query(insert).bind(stream.as_str()).bind(i64::from(fold)).bind(version);
-            let insert = insert.bind(kept.event_id).bind(kept.seal.as_slice()).bind(&kept.state);
-            let written = insert.execute(log.pool()).await;
-            written.map(drop).map_err(|e| postgres::failed("keep a snapshot", &e))
+                let insert = sqlx::query(insert).bind(stream.as_str()).bind(i64::from(fold)).bind(version);
+                let insert = insert.bind(kept.event_id).bind(kept.seal.as_slice()).bind(&kept.state);
+                let written = insert.execute(log.pool()).await;
+                written.map(drop).map_err(|e| postgres::failed("keep a snapshot", &e))
+            }
+            #[cfg(any(test, feature = "testing"))]
+            Log::Simulated(log) => {
+                let (place, kept) = ((stream.clone(), fold), kept.clone());
+                let keep = move |state: &mut crate::simulated::State| {
+                    state.snapshots.retain(|(stream, older), _| *stream != place.0 || *older >= fold);
+                    state.snapshots.insert(place.clone(), kept.clone());
+                    Ok(())
+                };
+                log.change("keep a snapshot", keep).await
+            }
         }
-        #[cfg(any(test, feature = "testing"))]
-        Log::Simulated(log) => {
-            let (place, kept) = ((stream.clone(), fold), kept.clone());
-            let keep = move |state: &mut crate::simulated::State| {
-                state.snapshots.retain(|(stream, older), _| *stream != place.0 || *older >= fold);
-                state.snapshots.insert(place.clone(), kept.clone());
-                Ok(())
-            };
-            log.change("keep a snapshot", keep).await
-        }
-    }
+    })
 }
 
 fn snapshot<'r, R>(row: &'r R) -> Result<Snapshot, sqlx::Error>

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use futures_util::future::BoxFuture;
 use midwatch_events::{
     Micros, Recorded, StreamName,
     leaf::{commitment, leaf_hash},
@@ -44,41 +45,43 @@ pub struct Bad {
 ///
 /// # Errors
 /// [`LogError`] where the ledger cannot be read; what does not hold is no error but an answer.
-pub async fn verify(log: &Log) -> Result<Verified, LogError> {
-    let mut check = Check::default();
-    let mut pages: VecDeque<JoinHandle<_>> = VecDeque::new();
-    let mut after = 0;
-    loop {
-        while pages.len() < AHEAD {
-            pages.push_back(tokio::spawn(page(log.clone(), after)));
-            after += u64::from(PAGE);
+pub fn verify(log: &Log) -> BoxFuture<'_, Result<Verified, LogError>> {
+    Box::pin(async move {
+        let mut check = Check::default();
+        let mut pages: VecDeque<JoinHandle<_>> = VecDeque::new();
+        let mut after = 0;
+        loop {
+            while pages.len() < AHEAD {
+                pages.push_back(tokio::spawn(page(log.clone(), after)));
+                after += u64::from(PAGE);
+            }
+            let Some(next) = pages.pop_front() else { break };
+            let read = match next.await.unwrap_or_else(|error| Err(stopped(&error))) {
+                Ok(page) => page,
+                Err(LogError::Corrupt { position, reason }) => return Ok(check.bad(Bad { position, error: reason })),
+                Err(error) => return Err(error),
+            };
+            let repeated = match check.ids.doubtful(&read.events) {
+                Ok(doubtful) if doubtful.is_empty() => None,
+                Ok(doubtful) => log.repeated_event(doubtful).await?,
+                Err(repeated) => Some(repeated),
+            };
+            if let Some(bad) = check.page(&read, repeated) {
+                return Ok(check.bad(bad));
+            }
+            if read.events.len() < PAGE as usize {
+                break;
+            }
         }
-        let Some(next) = pages.pop_front() else { break };
-        let read = match next.await.unwrap_or_else(|error| Err(stopped(&error))) {
-            Ok(page) => page,
-            Err(LogError::Corrupt { position, reason }) => return Ok(check.bad(Bad { position, error: reason })),
-            Err(error) => return Err(error),
-        };
-        let repeated = match check.ids.doubtful(&read.events) {
-            Ok(doubtful) if doubtful.is_empty() => None,
-            Ok(doubtful) => log.repeated_event(doubtful).await?,
-            Err(repeated) => Some(repeated),
-        };
-        if let Some(bad) = check.page(&read, repeated) {
-            return Ok(check.bad(bad));
+        // Keys of an append that is not there, and has not come meanwhile.
+        match log.keys_between(check.last + 1, u64::MAX).await?.first() {
+            Some((position, _)) if log.read_at(*position).await?.is_none() => {
+                let bad = Bad { position: *position, error: "a key stands for an event that is not there".to_owned() };
+                Ok(check.bad(bad))
+            }
+            _ => Ok(Verified { events: check.last, first_bad: None }),
         }
-        if read.events.len() < PAGE as usize {
-            break;
-        }
-    }
-    // Keys of an append that is not there, and has not come meanwhile.
-    match log.keys_between(check.last + 1, u64::MAX).await?.first() {
-        Some((position, _)) if log.read_at(*position).await?.is_none() => {
-            let bad = Bad { position: *position, error: "a key stands for an event that is not there".to_owned() };
-            Ok(check.bad(bad))
-        }
-        _ => Ok(Verified { events: check.last, first_bad: None }),
-    }
+    })
 }
 
 /// Some events, and what each of them says by itself.

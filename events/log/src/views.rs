@@ -31,6 +31,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use futures_util::future::BoxFuture;
 use midwatch_events::Micros;
 use uuid::Uuid;
 
@@ -106,20 +107,22 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn open(url: &str, open: Open) -> Result<Self, LogError> {
-        let backend = if url.starts_with("sqlite:") {
-            Backend::Sqlite(SqliteViews::open(url, open).await?)
-        } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
-            Backend::Postgres(PostgresViews::open(url, open).await?)
-        } else {
-            #[cfg(any(test, feature = "testing"))]
-            if url.starts_with("simulated:") {
-                let backend = Backend::Simulated(simulated::SimulatedViews::open(url, open).await?);
-                return Ok(Self { backend, open });
-            }
-            return Err(address(url));
-        };
-        Ok(Self { backend, open })
+    pub fn open(url: &str, open: Open) -> BoxFuture<'_, Result<Self, LogError>> {
+        Box::pin(async move {
+            let backend = if url.starts_with("sqlite:") {
+                Backend::Sqlite(SqliteViews::open(url, open).await?)
+            } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
+                Backend::Postgres(PostgresViews::open(url, open).await?)
+            } else {
+                #[cfg(any(test, feature = "testing"))]
+                if url.starts_with("simulated:") {
+                    let backend = Backend::Simulated(simulated::SimulatedViews::open(url, open).await?);
+                    return Ok(Self { backend, open });
+                }
+                return Err(address(url));
+            };
+            Ok(Self { backend, open })
+        })
     }
 
     /// What this binary has to do with the projection. Makes its first generation, or the first of a raised version,
@@ -127,24 +130,26 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn attach(&self, table: &'static Table) -> Result<Attached, LogError> {
-        table.check()?;
-        let mut listing = self.listing(table).await?;
-        if listing.to_make(Make::Missing, table.version).is_some() {
-            self.make(table, Make::Missing).await?;
-            listing = self.listing(table).await?;
-        }
-        if let Some(active) = listing.superseded_by(table.version) {
-            return Ok(Attached::Superseded { active });
-        }
-        let Some(writes) = listing.writes(table.version) else {
-            return Err(table.misused("its generation went while it was made; try again".to_owned()));
-        };
-        let generation = Generation { views: self.clone(), table, number: writes.number };
-        Ok(if listing.active == Some(writes.number) {
-            Attached::Active(generation)
-        } else {
-            Attached::Building(generation)
+    pub fn attach(&self, table: &'static Table) -> BoxFuture<'_, Result<Attached, LogError>> {
+        Box::pin(async move {
+            table.check()?;
+            let mut listing = self.listing(table).await?;
+            if listing.to_make(Make::Missing, table.version).is_some() {
+                self.make(table, Make::Missing).await?;
+                listing = self.listing(table).await?;
+            }
+            if let Some(active) = listing.superseded_by(table.version) {
+                return Ok(Attached::Superseded { active });
+            }
+            let Some(writes) = listing.writes(table.version) else {
+                return Err(table.misused("its generation went while it was made; try again".to_owned()));
+            };
+            let generation = Generation { views: self.clone(), table, number: writes.number };
+            Ok(if listing.active == Some(writes.number) {
+                Attached::Active(generation)
+            } else {
+                Attached::Building(generation)
+            })
         })
     }
 
@@ -153,12 +158,14 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn begin_rebuild(&self, table: &'static Table) -> Result<Generation, LogError> {
-        table.check()?;
-        match self.make(table, Make::Rebuild).await? {
-            Some(number) => Ok(Generation { views: self.clone(), table, number }),
-            None => Err(table.misused("no generation was made".to_owned())),
-        }
+    pub fn begin_rebuild(&self, table: &'static Table) -> BoxFuture<'_, Result<Generation, LogError>> {
+        Box::pin(async move {
+            table.check()?;
+            match self.make(table, Make::Rebuild).await? {
+                Some(number) => Ok(Generation { views: self.clone(), table, number }),
+                None => Err(table.misused("no generation was made".to_owned())),
+            }
+        })
     }
 
     /// Makes a generation active and drops those it replaces. `false`: it is behind the active one (apply what is
@@ -166,13 +173,15 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn swap(&self, generation: &Generation) -> Result<bool, LogError> {
-        match &self.backend {
-            Backend::Sqlite(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
-            Backend::Postgres(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
-        }
+    pub fn swap<'a>(&'a self, generation: &'a Generation) -> BoxFuture<'a, Result<bool, LogError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Sqlite(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
+                Backend::Postgres(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
+            }
+        })
     }
 
     /// Drops a projection's rows and begins again at position 0, in sight of readers: only where its rows were built
@@ -180,15 +189,17 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn restart(&self, table: &'static Table) -> Result<(), LogError> {
-        let generation = self.begin_rebuild(table).await?;
-        match &self.backend {
-            Backend::Sqlite(views) => views.swap(table, generation.number, Swap::Replace).await,
-            Backend::Postgres(views) => views.swap(table, generation.number, Swap::Replace).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.swap(table, generation.number, Swap::Replace).await,
-        }
-        .map(drop)
+    pub fn restart(&self, table: &'static Table) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            let generation = self.begin_rebuild(table).await?;
+            match &self.backend {
+                Backend::Sqlite(views) => views.swap(table, generation.number, Swap::Replace).await,
+                Backend::Postgres(views) => views.swap(table, generation.number, Swap::Replace).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.swap(table, generation.number, Swap::Replace).await,
+            }
+            .map(drop)
+        })
     }
 
     /// Drops a rebuild that will not be finished, so that nothing stays in it that is later erased. The active
@@ -196,13 +207,15 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn discard(&self, generation: Generation) -> Result<(), LogError> {
-        match &self.backend {
-            Backend::Sqlite(views) => views.discard(generation.table, generation.number).await,
-            Backend::Postgres(views) => views.discard(generation.table, generation.number).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.discard(generation.table, generation.number).await,
-        }
+    pub fn discard(&self, generation: Generation) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Sqlite(views) => views.discard(generation.table, generation.number).await,
+                Backend::Postgres(views) => views.discard(generation.table, generation.number).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.discard(generation.table, generation.number).await,
+            }
+        })
     }
 
     /// The active rows that `query` asks for, in its order. While a raised version is under construction these are
@@ -210,65 +223,75 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn query(&self, table: &'static Table, query: &Query) -> Result<Vec<Row>, LogError> {
-        let kind = table.kind(query.order.column)?;
-        for _ in 0..READ_ATTEMPTS {
-            let number = self.active(table).await?.number;
-            let select = |dialect, from: &str| Statement::select(dialect, from, table, query);
-            let rows = match &self.backend {
-                Backend::Sqlite(views) => {
-                    views.select(select(Dialect::Sqlite, &sqlite::table_name(table, number))?, kind).await?
+    pub fn query<'a>(&'a self, table: &'static Table, query: &'a Query) -> BoxFuture<'a, Result<Vec<Row>, LogError>> {
+        Box::pin(async move {
+            let kind = table.kind(query.order.column)?;
+            for _ in 0..READ_ATTEMPTS {
+                let number = self.active(table).await?.number;
+                let select = |dialect, from: &str| Statement::select(dialect, from, table, query);
+                let rows = match &self.backend {
+                    Backend::Sqlite(views) => {
+                        views.select(select(Dialect::Sqlite, &sqlite::table_name(table, number))?, kind).await?
+                    }
+                    Backend::Postgres(views) => {
+                        views.select(select(Dialect::Postgres, &postgres::table_name(table, number))?, kind).await?
+                    }
+                    #[cfg(any(test, feature = "testing"))]
+                    Backend::Simulated(views) => views.select(table, number, query).await?,
+                };
+                if let Some(rows) = rows {
+                    return Ok(rows);
                 }
-                Backend::Postgres(views) => {
-                    views.select(select(Dialect::Postgres, &postgres::table_name(table, number))?, kind).await?
-                }
-                #[cfg(any(test, feature = "testing"))]
-                Backend::Simulated(views) => views.select(table, number, query).await?,
-            };
-            if let Some(rows) = rows {
-                return Ok(rows);
             }
-        }
-        Err(table.misused("its rows are replaced over and over".to_owned()))
+            Err(table.misused("its rows are replaced over and over".to_owned()))
+        })
     }
 
     /// One active row.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn get(&self, table: &'static Table, key: &str) -> Result<Option<Vec<u8>>, LogError> {
-        let query = Query {
-            filters: vec![Condition { column: KEY, is: Test::Eq(Cell::Text(key.to_owned())) }],
-            order: Order { column: KEY, descending: false },
-            limit: 1,
-            after: None,
-        };
-        Ok(self.query(table, &query).await?.into_iter().next().map(|row| row.doc))
+    pub fn get<'a>(&'a self, table: &'static Table, key: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, LogError>> {
+        Box::pin(async move {
+            let query = Query {
+                filters: vec![Condition { column: KEY, is: Test::Eq(Cell::Text(key.to_owned())) }],
+                order: Order { column: KEY, descending: false },
+                limit: 1,
+                after: None,
+            };
+            Ok(self.query(table, &query).await?.into_iter().next().map(|row| row.doc))
+        })
     }
 
     /// How many active rows pass all of `filters`.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn count(&self, table: &'static Table, filters: &[Condition]) -> Result<u64, LogError> {
-        for _ in 0..READ_ATTEMPTS {
-            let number = self.active(table).await?.number;
-            let count = |dialect, from: &str| Statement::count(dialect, from, table, filters);
-            let count = match &self.backend {
-                Backend::Sqlite(views) => {
-                    views.count(count(Dialect::Sqlite, &sqlite::table_name(table, number))?).await?
+    pub fn count<'a>(
+        &'a self,
+        table: &'static Table,
+        filters: &'a [Condition],
+    ) -> BoxFuture<'a, Result<u64, LogError>> {
+        Box::pin(async move {
+            for _ in 0..READ_ATTEMPTS {
+                let number = self.active(table).await?.number;
+                let count = |dialect, from: &str| Statement::count(dialect, from, table, filters);
+                let count = match &self.backend {
+                    Backend::Sqlite(views) => {
+                        views.count(count(Dialect::Sqlite, &sqlite::table_name(table, number))?).await?
+                    }
+                    Backend::Postgres(views) => {
+                        views.count(count(Dialect::Postgres, &postgres::table_name(table, number))?).await?
+                    }
+                    #[cfg(any(test, feature = "testing"))]
+                    Backend::Simulated(views) => views.count(table, number, filters).await?,
+                };
+                if let Some(count) = count {
+                    return Ok(count);
                 }
-                Backend::Postgres(views) => {
-                    views.count(count(Dialect::Postgres, &postgres::table_name(table, number))?).await?
-                }
-                #[cfg(any(test, feature = "testing"))]
-                Backend::Simulated(views) => views.count(table, number, filters).await?,
-            };
-            if let Some(count) = count {
-                return Ok(count);
             }
-        }
-        Err(table.misused("its rows are replaced over and over".to_owned()))
+            Err(table.misused("its rows are replaced over and over".to_owned()))
+        })
     }
 
     /// The position up to which the active rows are true, and the time of the event there. Rows that are read after
@@ -276,14 +299,16 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn as_of(&self, table: &'static Table) -> Result<(u64, Micros), LogError> {
-        for _ in 0..READ_ATTEMPTS {
-            let number = self.active(table).await?.number;
-            if let Some(state) = self.state(table, number).await? {
-                return Ok((state.position, state.at));
+    pub fn as_of(&self, table: &'static Table) -> BoxFuture<'_, Result<(u64, Micros), LogError>> {
+        Box::pin(async move {
+            for _ in 0..READ_ATTEMPTS {
+                let number = self.active(table).await?.number;
+                if let Some(state) = self.state(table, number).await? {
+                    return Ok((state.position, state.at));
+                }
             }
-        }
-        Err(table.misused("its rows are replaced over and over".to_owned()))
+            Err(table.misused("its rows are replaced over and over".to_owned()))
+        })
     }
 
     /// The event that stopped the projection, and why. Of what this binary writes; where it writes nothing, of what is
@@ -291,25 +316,29 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn health(&self, table: &'static Table) -> Result<Option<(u64, String)>, LogError> {
-        let listing = self.listing(table).await?;
-        let Some(shown) = listing.writes(table.version).or_else(|| listing.active()) else {
-            return Ok(None);
-        };
-        Ok(self.state(table, shown.number).await?.and_then(|state| state.stopped))
+    pub fn health(&self, table: &'static Table) -> BoxFuture<'_, Result<Option<(u64, String)>, LogError>> {
+        Box::pin(async move {
+            let listing = self.listing(table).await?;
+            let Some(shown) = listing.writes(table.version).or_else(|| listing.active()) else {
+                return Ok(None);
+            };
+            Ok(self.state(table, shown.number).await?.and_then(|state| state.stopped))
+        })
     }
 
     /// How far the reader of this name came; 0 when it never said so.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn named_checkpoint(&self, name: &str) -> Result<u64, LogError> {
-        match &self.backend {
-            Backend::Sqlite(views) => views.named_checkpoint(name).await,
-            Backend::Postgres(views) => views.named_checkpoint(name).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.named_checkpoint(name).await,
-        }
+    pub fn named_checkpoint<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<u64, LogError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Sqlite(views) => views.named_checkpoint(name).await,
+                Backend::Postgres(views) => views.named_checkpoint(name).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.named_checkpoint(name).await,
+            }
+        })
     }
 
     /// Moves the checkpoint of this name. `false`: it does not stand at `from`, nothing was moved. Move it after what
@@ -317,14 +346,16 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn advance(&self, name: &str, from: u64, to: u64) -> Result<bool, LogError> {
-        let (from, to) = (signed(from)?, signed(to)?);
-        match &self.backend {
-            Backend::Sqlite(views) => views.advance(name, from, to).await,
-            Backend::Postgres(views) => views.advance(name, from, to).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.advance(name, from, to).await,
-        }
+    pub fn advance<'a>(&'a self, name: &'a str, from: u64, to: u64) -> BoxFuture<'a, Result<bool, LogError>> {
+        Box::pin(async move {
+            let (from, to) = (signed(from)?, signed(to)?);
+            match &self.backend {
+                Backend::Sqlite(views) => views.advance(name, from, to).await,
+                Backend::Postgres(views) => views.advance(name, from, to).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.advance(name, from, to).await,
+            }
+        })
     }
 
     /// Whether `process` leads `name` for the next `ttl_s` seconds: nobody did, the leader's time is up, or it is the
@@ -333,36 +364,48 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn lead(&self, name: &str, process: Uuid, ttl_s: u32, now: Micros) -> Result<bool, LogError> {
-        match &self.backend {
-            Backend::Sqlite(views) => views.lead(name, process, ttl_s, now).await,
-            Backend::Postgres(views) => views.lead(name, process, ttl_s).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.lead(name, process, ttl_s).await,
-        }
+    pub fn lead<'a>(
+        &'a self,
+        name: &'a str,
+        process: Uuid,
+        ttl_s: u32,
+        now: Micros,
+    ) -> BoxFuture<'a, Result<bool, LogError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Sqlite(views) => views.lead(name, process, ttl_s, now).await,
+                Backend::Postgres(views) => views.lead(name, process, ttl_s).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.lead(name, process, ttl_s).await,
+            }
+        })
     }
 
     /// Ends the lead of `process`, if it has it, so that another need not wait for its time to be up.
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn give_up(&self, name: &str, process: Uuid) -> Result<(), LogError> {
-        match &self.backend {
-            Backend::Sqlite(views) => views.give_up(name, process).await,
-            Backend::Postgres(views) => views.give_up(name, process).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.give_up(name, process).await,
-        }
+    pub fn give_up<'a>(&'a self, name: &'a str, process: Uuid) -> BoxFuture<'a, Result<(), LogError>> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Sqlite(views) => views.give_up(name, process).await,
+                Backend::Postgres(views) => views.give_up(name, process).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.give_up(name, process).await,
+            }
+        })
     }
 
     /// Closes the connections, after what is under way.
-    pub async fn close(&self) {
-        match &self.backend {
-            Backend::Sqlite(views) => views.close().await,
-            Backend::Postgres(views) => views.close().await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.close().await,
-        }
+    pub fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match &self.backend {
+                Backend::Sqlite(views) => views.close().await,
+                Backend::Postgres(views) => views.close().await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.close().await,
+            }
+        })
     }
 
     async fn listing(&self, table: &'static Table) -> Result<Listing, LogError> {
@@ -417,8 +460,8 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn checkpoint(&self) -> Result<Option<u64>, LogError> {
-        Ok(self.views.state(self.table, self.number).await?.map(|state| state.position))
+    pub fn checkpoint(&self) -> BoxFuture<'_, Result<Option<u64>, LogError>> {
+        Box::pin(async move { Ok(self.views.state(self.table, self.number).await?.map(|state| state.position)) })
     }
 
     /// The rows with these keys, those that exist; `None` when the generation is gone. Ask for the checkpoint first and
@@ -426,13 +469,15 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn load(&self, keys: &[String]) -> Result<Option<Vec<(String, Vec<u8>)>>, LogError> {
-        match &self.views.backend {
-            Backend::Sqlite(views) => views.load(self.table, self.number, keys).await,
-            Backend::Postgres(views) => views.load(self.table, self.number, keys).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.load(self.table, self.number, keys).await,
-        }
+    pub fn load<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, Result<Option<Vec<(String, Vec<u8>)>>, LogError>> {
+        Box::pin(async move {
+            match &self.views.backend {
+                Backend::Sqlite(views) => views.load(self.table, self.number, keys).await,
+                Backend::Postgres(views) => views.load(self.table, self.number, keys).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.load(self.table, self.number, keys).await,
+            }
+        })
     }
 
     /// Writes rows and moves the checkpoint over the events after `from` up to `to`, whose last was recorded at `at`;
@@ -444,18 +489,26 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`]; a write that does not fit the table is one too.
-    pub async fn apply(&self, from: u64, to: u64, at: Micros, writes: Vec<RowWrite>) -> Result<bool, LogError> {
-        if to <= from {
-            return Err(self.table.misused(format!("applied from {from} to {to}, which guards nothing")));
-        }
-        let changes = self.table.last_writes(writes)?;
-        let step = Step { from: signed(from)?, to: signed(to)?, at };
-        match &self.views.backend {
-            Backend::Sqlite(views) => views.apply(self.table, self.number, step, changes).await,
-            Backend::Postgres(views) => views.apply(self.table, self.number, step, changes).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.apply(self.table, self.number, step, changes).await,
-        }
+    pub fn apply(
+        &self,
+        from: u64,
+        to: u64,
+        at: Micros,
+        writes: Vec<RowWrite>,
+    ) -> BoxFuture<'_, Result<bool, LogError>> {
+        Box::pin(async move {
+            if to <= from {
+                return Err(self.table.misused(format!("applied from {from} to {to}, which guards nothing")));
+            }
+            let changes = self.table.last_writes(writes)?;
+            let step = Step { from: signed(from)?, to: signed(to)?, at };
+            match &self.views.backend {
+                Backend::Sqlite(views) => views.apply(self.table, self.number, step, changes).await,
+                Backend::Postgres(views) => views.apply(self.table, self.number, step, changes).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.apply(self.table, self.number, step, changes).await,
+            }
+        })
     }
 
     /// Records that the event at `position` cannot be applied, and why. It is the projection's health until the event
@@ -464,15 +517,17 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn stop(&self, position: u64, error: &str) -> Result<(), LogError> {
-        let position = signed(position)?;
-        let error = error.replace('\0', "\u{fffd}");
-        match &self.views.backend {
-            Backend::Sqlite(views) => views.stop(self.table, self.number, position, &error).await,
-            Backend::Postgres(views) => views.stop(self.table, self.number, position, &error).await,
-            #[cfg(any(test, feature = "testing"))]
-            Backend::Simulated(views) => views.stop(self.table, self.number, position, &error).await,
-        }
+    pub fn stop<'a>(&'a self, position: u64, error: &'a str) -> BoxFuture<'a, Result<(), LogError>> {
+        Box::pin(async move {
+            let position = signed(position)?;
+            let error = error.replace('\0', "\u{fffd}");
+            match &self.views.backend {
+                Backend::Sqlite(views) => views.stop(self.table, self.number, position, &error).await,
+                Backend::Postgres(views) => views.stop(self.table, self.number, position, &error).await,
+                #[cfg(any(test, feature = "testing"))]
+                Backend::Simulated(views) => views.stop(self.table, self.number, position, &error).await,
+            }
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider as _,
     mutant::{Mutant, active},
@@ -55,8 +56,13 @@ impl Engine {
     /// # Errors
     /// The run's refusal ([`Refusal::RunEnded`](midwatch_commands::Refusal::RunEnded),
     /// [`Refusal::Stale`](midwatch_commands::Refusal::Stale)), or a fault.
-    pub async fn settle(&self, run: RunId, end: End, origin: &Origin) -> Result<Done<()>, EngineError> {
-        self.settle_on(SettleOn::default(), run, end, origin).await
+    pub fn settle<'a>(
+        &'a self,
+        run: RunId,
+        end: End,
+        origin: &'a Origin,
+    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+        Box::pin(async move { self.settle_on(SettleOn::default(), run, end, origin).await })
     }
 
     /// As [`Engine::settle`], first on what was read ahead.

@@ -1,5 +1,6 @@
 //! Windows that were computed by older time-zone data, once for each release in a deployment.
 
+use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use midwatch_commands::{
     calendar::{Schedule, tzdb_version},
@@ -20,35 +21,37 @@ const LOOK_BACK_S: i64 = 3 * 3_600;
 ///
 /// # Errors
 /// A fault of the database.
-pub async fn rearm(engine: &Engine) -> Result<(), EngineError> {
-    let name = format!("zone_data/{}", tzdb_version());
-    if engine.views().named_checkpoint(&name).await? > 0 || engine.halt().await?.state.halted.is_some() {
-        return Ok(());
-    }
-    let head = engine.log().head().await?;
-    if projector::as_of::<RoutinesList>(engine).await?.0 < head {
-        return Ok(());
-    }
-    let now = engine.log().store_time().await?;
-    let mut after = None;
-    loop {
-        let filters = vec![Condition { column: "state", is: Test::Eq(Cell::Text("active".to_owned())) }];
-        let order = Order { column: "name", descending: false };
-        let page = projector::page::<RoutinesList>(engine, filters, order, PAGE, after).await?;
-        let mut moved = Vec::new();
-        for (row, _) in &page {
-            moved.extend(perhaps_moved(row, now).then_some(row.id));
+pub fn rearm(engine: &Engine) -> BoxFuture<'_, Result<(), EngineError>> {
+    Box::pin(async move {
+        let name = format!("zone_data/{}", tzdb_version());
+        if engine.views().named_checkpoint(&name).await? > 0 || engine.halt().await?.state.halted.is_some() {
+            return Ok(());
         }
-        let rearmed: Vec<_> =
-            stream::iter(moved).map(|id| rearm_one(engine, id)).buffer_unordered(AT_ONCE).collect().await;
-        rearmed.into_iter().collect::<Result<(), EngineError>>()?;
-        match page.last() {
-            Some((_, cursor)) if page.len() == PAGE as usize => after = Some(cursor.clone()),
-            _ => break,
+        let head = engine.log().head().await?;
+        if projector::as_of::<RoutinesList>(engine).await?.0 < head {
+            return Ok(());
         }
-    }
-    engine.views().advance(&name, 0, 1).await?;
-    Ok(())
+        let now = engine.log().store_time().await?;
+        let mut after = None;
+        loop {
+            let filters = vec![Condition { column: "state", is: Test::Eq(Cell::Text("active".to_owned())) }];
+            let order = Order { column: "name", descending: false };
+            let page = projector::page::<RoutinesList>(engine, filters, order, PAGE, after).await?;
+            let mut moved = Vec::new();
+            for (row, _) in &page {
+                moved.extend(perhaps_moved(row, now).then_some(row.id));
+            }
+            let rearmed: Vec<_> =
+                stream::iter(moved).map(|id| rearm_one(engine, id)).buffer_unordered(AT_ONCE).collect().await;
+            rearmed.into_iter().collect::<Result<(), EngineError>>()?;
+            match page.last() {
+                Some((_, cursor)) if page.len() == PAGE as usize => after = Some(cursor.clone()),
+                _ => break,
+            }
+        }
+        engine.views().advance(&name, 0, 1).await?;
+        Ok(())
+    })
 }
 
 async fn rearm_one(engine: &Engine, id: RoutineId) -> Result<(), EngineError> {

@@ -1,5 +1,6 @@
 //! Bodies: kept byte for byte, in the event or beside it, and read as their sender means them.
 
+use futures_util::future::BoxFuture;
 use midwatch_commands::Refusal;
 use midwatch_events::{
     StreamName,
@@ -18,55 +19,68 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub async fn keep(&self, bytes: &[u8]) -> Result<BlobRef, EngineError> {
-        let id = BlobId::new(uuid::Builder::from_random_bytes(self.world().random::<16>()).into_uuid());
-        let salt = self.world().random::<16>();
-        blob::put(self.log(), id.uuid(), bytes).await?;
-        let digest = Sha256::new().chain_update(salt).chain_update(bytes).finalize();
-        Ok(BlobRef { blob: id, length: bytes.len() as u64, salt: Bytes(salt.to_vec()), digest: Digest(digest.into()) })
+    pub fn keep<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<BlobRef, EngineError>> {
+        Box::pin(async move {
+            let id = BlobId::new(uuid::Builder::from_random_bytes(self.world().random::<16>()).into_uuid());
+            let salt = self.world().random::<16>();
+            blob::put(self.log(), id.uuid(), bytes).await?;
+            let digest = Sha256::new().chain_update(salt).chain_update(bytes).finalize();
+            Ok(BlobRef {
+                blob: id,
+                length: bytes.len() as u64,
+                salt: Bytes(salt.to_vec()),
+                digest: Digest(digest.into()),
+            })
+        })
     }
 
     /// The bytes an event names; none once they have expired.
     ///
     /// # Errors
     /// A fault of the database, or bytes that are not what was kept.
-    pub async fn kept(&self, reference: &BlobRef) -> Result<Option<Vec<u8>>, EngineError> {
-        let Some(bytes) = blob::get(self.log(), reference.blob.uuid()).await? else { return Ok(None) };
-        let digest = Sha256::new().chain_update(&reference.salt.0).chain_update(&bytes).finalize();
-        if digest[..] != reference.digest.0 {
-            return Err(EngineError::Corrupt(format!("blob {} is not what was kept", reference.blob)));
-        }
-        Ok(Some(bytes))
+    pub fn kept<'a>(&'a self, reference: &'a BlobRef) -> BoxFuture<'a, Result<Option<Vec<u8>>, EngineError>> {
+        Box::pin(async move {
+            let Some(bytes) = blob::get(self.log(), reference.blob.uuid()).await? else { return Ok(None) };
+            let digest = Sha256::new().chain_update(&reference.salt.0).chain_update(&bytes).finalize();
+            if digest[..] != reference.digest.0 {
+                return Err(EngineError::Corrupt(format!("blob {} is not what was kept", reference.blob)));
+            }
+            Ok(Some(bytes))
+        })
     }
 
     /// The body of a delivery as its sender means it: unpacked, and a form as JSON; none once it was erased.
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
-    pub async fn reading(&self, delivery: DeliveryId) -> Result<Option<Vec<u8>>, EngineError> {
-        let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
-        let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
-        let Some(DeliveryContent::Received { headers, .. }) = first.content::<DeliveryEvent>()? else {
-            return Ok(None);
-        };
-        let Some(body) = self.body(delivery).await? else { return Ok(None) };
-        let header = |name: &str| headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
-        let read =
-            reading::read(header("content-type"), header("content-encoding"), &body, reading::UNPACKED_BYTES_MAX);
-        Ok(Some(read.map_or(body.clone(), std::borrow::Cow::into_owned)))
+    pub fn reading(&self, delivery: DeliveryId) -> BoxFuture<'_, Result<Option<Vec<u8>>, EngineError>> {
+        Box::pin(async move {
+            let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
+            let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
+            let Some(DeliveryContent::Received { headers, .. }) = first.content::<DeliveryEvent>()? else {
+                return Ok(None);
+            };
+            let Some(body) = self.body(delivery).await? else { return Ok(None) };
+            let header = |name: &str| headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str());
+            let read =
+                reading::read(header("content-type"), header("content-encoding"), &body, reading::UNPACKED_BYTES_MAX);
+            Ok(Some(read.map_or(body.clone(), std::borrow::Cow::into_owned)))
+        })
     }
 
     /// The body of a delivery, byte for byte as it came; none once it was erased.
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
-    pub async fn body(&self, delivery: DeliveryId) -> Result<Option<Vec<u8>>, EngineError> {
-        let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
-        let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
-        match first.content::<DeliveryEvent>()? {
-            Some(DeliveryContent::Received { body: Some(body), .. }) => Ok(Some(body.0)),
-            Some(DeliveryContent::Received { blob: Some(reference), .. }) => self.kept(&reference).await,
-            Some(DeliveryContent::Received { .. }) | None => Ok(None),
-        }
+    pub fn body(&self, delivery: DeliveryId) -> BoxFuture<'_, Result<Option<Vec<u8>>, EngineError>> {
+        Box::pin(async move {
+            let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
+            let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
+            match first.content::<DeliveryEvent>()? {
+                Some(DeliveryContent::Received { body: Some(body), .. }) => Ok(Some(body.0)),
+                Some(DeliveryContent::Received { blob: Some(reference), .. }) => self.kept(&reference).await,
+                Some(DeliveryContent::Received { .. }) | None => Ok(None),
+            }
+        })
     }
 }

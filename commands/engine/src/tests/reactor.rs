@@ -215,7 +215,11 @@ async fn a_reaction_that_is_new_in_a_release_leaves_alone_what_was_before() {
         let before = receive(&older, trigger, "before").await;
         let head = older.log().head().await.unwrap();
         let known = reactor::started(&older, &["queue", "page_the_owner"]).await.unwrap();
-        assert_eq!(*known, BTreeMap::from([("page_the_owner".to_owned(), head)]), "what every ledger has needs no record");
+        assert_eq!(
+            *known,
+            BTreeMap::from([("page_the_owner".to_owned(), head)]),
+            "what every ledger has needs no record"
+        );
 
         // Another process, and the same one again: it started once, and stays where it started.
         receive(&older, trigger, "between").await;

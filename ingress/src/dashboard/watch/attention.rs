@@ -226,7 +226,9 @@ async fn clock_set_back(app: &App) -> Result<Option<Item>, Failure> {
     Ok((ahead_us >= AHEAD_US).then(|| Item {
         mark: Mark::bad("clock"),
         title: format!("The ledger is {} ahead of its database's clock", span(ahead_us)),
-        latest: Some(Shown::line("That clock was set back; until it has caught up, everything is recorded at one instant")),
+        latest: Some(Shown::line(
+            "That clock was set back; until it has caught up, everything is recorded at one instant",
+        )),
         at: None,
         path: "/system".to_owned(),
     }))
