@@ -364,6 +364,8 @@ pub(crate) struct ProjectionStatus {
     position: u64,
     /// Events that are not in it yet.
     behind: u64,
+    /// How long ago the first of them was recorded, in milliseconds; 0 where there is none.
+    lag_ms: u64,
     /// The position and the reason, if an event stopped it.
     #[schema(value_type = Option<Vec<Object>>)]
     stopped: Option<String>,

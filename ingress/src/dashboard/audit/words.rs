@@ -71,6 +71,7 @@ fn of_senders_and_people(event: &str) -> Option<&'static str> {
         "engine.scheduling_halted" => "Scheduling halted",
         "engine.scheduling_lifted" => "Halt lifted",
         "engine.content_erased" => "Words erased",
+        "engine.reaction_started" => "Reaction of a new release started",
         "engine.receiver_added" => "Receiver of notices added",
         "engine.receiver_removed" => "Receiver of notices removed",
         "engine.notice_asked_again" => "Notice to be posted once more",
