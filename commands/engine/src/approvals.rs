@@ -1,6 +1,5 @@
 //! Approvals: what persons are asked, and their answers.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider, Refusal,
     run::{Answerer, Run, RunCommand},
@@ -10,7 +9,10 @@ use midwatch_events::{
     id::{ApprovalId, RunId},
     key::Digest,
 };
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Pending,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::run_approvals::{ApprovalRow, Approvals};
 
 use crate::{
@@ -45,7 +47,7 @@ impl Engine {
         answer: Answer,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let row = self.approval(answer.approval).await?;
             let stream = StreamName::run(row.run);
@@ -85,7 +87,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such one, or a fault.
-    pub fn approval(&self, id: ApprovalId) -> BoxFuture<'_, Result<ApprovalRow, EngineError>> {
+    pub fn approval(&self, id: ApprovalId) -> Pending<'_, ApprovalRow, EngineError> {
         Box::pin(async move {
             let row = projector::get::<Approvals>(self, &id.to_string()).await?;
             row.ok_or_else(|| Refusal::NotFound("approval").into())
@@ -96,7 +98,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault.
-    pub fn expire_approval(&self, run: RunId, approval: ApprovalId) -> BoxFuture<'_, Result<(), EngineError>> {
+    pub fn expire_approval(&self, run: RunId, approval: ApprovalId) -> Pending<'_, (), EngineError> {
         Box::pin(async move {
             let (stream, now) = (StreamName::run(run), self.log().store_time().await?);
             let origin = Origin::of(Actor::Clock).within(&stream);
@@ -115,7 +117,7 @@ impl Engine {
 ///
 /// # Errors
 /// A fault.
-pub fn sweep(engine: &Engine, now: Micros) -> BoxFuture<'_, Result<(), EngineError>> {
+pub fn sweep(engine: &Engine, now: Micros) -> Pending<'_, (), EngineError> {
     Box::pin(async move {
         let filters = vec![
             Condition { column: "state", is: Test::Eq(Cell::Text("open".to_owned())) },

@@ -1,6 +1,5 @@
 //! Bots: registering them and granting them tools.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     bot::{Bot, BotCommand},
@@ -8,6 +7,7 @@ use midwatch_commands::{
 use midwatch_events::{StreamName, id::BotId};
 
 use crate::{Done, Engine, EngineError, Origin, Request, handle::handle};
+use midwatch_log::Pending;
 
 /// The tools a new Bot is granted.
 pub const FIRST_TOOLS: [&str; 3] = ["computer_list_files", "computer_read_file", "computer_write_file"];
@@ -23,7 +23,7 @@ impl Engine {
         agui: Option<&'a str>,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<BotId>, EngineError>> {
+    ) -> Pending<'a, Done<BotId>, EngineError> {
         Box::pin(async move {
             let bot = self.new_id(request);
             let tools: Vec<String> = FIRST_TOOLS.iter().map(|&tool| tool.to_owned()).collect();
@@ -46,7 +46,7 @@ impl Engine {
         origin: &'a Origin,
         request: Option<&'a Request>,
         command: BotCommand,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(
             async move { handle::<Bot>(self, &StreamName::bot(bot), origin, request, |_| Ok(command.clone())).await },
         )
@@ -56,7 +56,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such Bot, or it is retired, or a fault.
-    pub fn workable_bot(&self, bot: BotId) -> BoxFuture<'_, Result<Bot, EngineError>> {
+    pub fn workable_bot(&self, bot: BotId) -> Pending<'_, Bot, EngineError> {
         Box::pin(async move {
             let loaded = self.load::<Bot>(&StreamName::bot(bot)).await?;
             match loaded.state.workable() {

@@ -1,10 +1,10 @@
 //! The boundary: publishing a document that was checked before.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::boundary::{Boundary, BoundaryCommand};
 use midwatch_events::StreamName;
 
 use crate::{Done, Engine, EngineError, Origin, Request, handle::handle_at};
+use midwatch_log::Pending;
 
 impl Engine {
     /// Puts a boundary in force. The caller has compiled and checked it. From the answer on no decision is made by an
@@ -19,7 +19,7 @@ impl Engine {
         expected: Option<u64>,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let sentence = "another boundary was published meanwhile; look at it and publish again";
             let seen = expected.map(|version| (version, sentence));
@@ -34,7 +34,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn boundary(&self) -> BoxFuture<'_, Result<(Option<String>, u64), EngineError>> {
+    pub fn boundary(&self) -> Pending<'_, (Option<String>, u64), EngineError> {
         Box::pin(async move {
             let loaded = self.load::<Boundary>(&StreamName::boundary()).await?;
             Ok((loaded.state.document, loaded.version))

@@ -10,7 +10,6 @@ mod settles;
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider, Refusal, calendar,
     engine::Engine as Deployment,
@@ -29,7 +28,7 @@ use midwatch_events::{
     run::{Cause, Opened, Outcome, Reason, WorkKind},
     trigger::{TriggerContent, TriggerEvent},
 };
-use midwatch_log::AppendError;
+use midwatch_log::{AppendError, Pending};
 
 pub(crate) use ahead::{ReadAhead, read_ahead};
 use pace::CATCH_UP_EVERY_US;
@@ -399,7 +398,7 @@ impl Engine {
         target: TargetId,
         origin: &'a Origin,
         key: Option<Key>,
-    ) -> BoxFuture<'a, Result<Done<Claimed>, EngineError>> {
+    ) -> Pending<'a, Done<Claimed>, EngineError> {
         Box::pin(async move {
             let now = self.log().store_time().await?;
             let next =
@@ -423,7 +422,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
-    pub fn tick(&self, id: RoutineId) -> BoxFuture<'_, Result<Done<Claimed>, EngineError>> {
+    pub fn tick(&self, id: RoutineId) -> Pending<'_, Done<Claimed>, EngineError> {
         Box::pin(async move {
             let now = self.log().store_time().await?;
             self.tick_as(id, Ticking { now, runner: true, turn: true }).await
@@ -434,7 +433,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Refusal::Halted`], or a fault.
-    pub fn tick_as(&self, id: RoutineId, ticking: Ticking) -> BoxFuture<'_, Result<Done<Claimed>, EngineError>> {
+    pub fn tick_as(&self, id: RoutineId, ticking: Ticking) -> Pending<'_, Done<Claimed>, EngineError> {
         Box::pin(async move { self.tick_ahead(id, ticking, None).await })
     }
 

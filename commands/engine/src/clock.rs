@@ -18,6 +18,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use midwatch_log::Pending;
 use tokio::sync::watch;
 
 use crate::{Engine, EngineError, projector, upkeep, world::told};
@@ -120,7 +121,7 @@ async fn ticked(engine: &Engine, noted: &mut Option<Duration>, now: Duration) {
 ///
 /// # Errors
 /// A fault of the database.
-pub fn still_for_s(engine: &Engine) -> BoxFuture<'_, Result<Option<u64>, EngineError>> {
+pub fn still_for_s(engine: &Engine) -> Pending<'_, Option<u64>, EngineError> {
     Box::pin(async move {
         let ticked = engine.views().named_checkpoint(TICKED).await?;
         let now = u64::try_from(engine.log().store_time().await?.seconds()).unwrap_or(0);
@@ -133,6 +134,6 @@ pub fn still_for_s(engine: &Engine) -> BoxFuture<'_, Result<Option<u64>, EngineE
 /// # Errors
 /// A fault of the database. A target that cannot be looked at is no fault: it is logged or suspended, and the others
 /// go on.
-pub fn tick(engine: &Engine) -> BoxFuture<'_, Result<Duration, EngineError>> {
+pub fn tick(engine: &Engine) -> Pending<'_, Duration, EngineError> {
     Box::pin(async move { Looks::with_runner().tick(engine, 0).await })
 }

@@ -13,7 +13,6 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider,
     boundary::{Boundary, BoundaryCommand},
@@ -21,7 +20,7 @@ use midwatch_commands::{
     user::{User, UserCommand},
 };
 use midwatch_events::{Actor, StreamName, engine::HaltCause, id::UserId, key::hash_parts, user::Access};
-use midwatch_log::Log;
+use midwatch_log::{Log, Pending};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -259,7 +258,7 @@ fn other_deployment() -> Found {
 ///
 /// # Errors
 /// There is no ledger, or the state directory cannot be written.
-pub fn adopt<'a>(world: &'a World, opening: &'a Opening) -> BoxFuture<'a, Result<Uuid, EngineError>> {
+pub fn adopt<'a>(world: &'a World, opening: &'a Opening) -> Pending<'a, Uuid, EngineError> {
     Box::pin(async move {
         let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
         let directory = state_dir(&opening.outside, &opening.url);

@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use midwatch_commands::{Decider, Refusal, engine::Engine as Deployment};
 use midwatch_events::{Actor, StreamName, engine::HaltCause, id::ProcessId};
-use midwatch_log::{Log, WentBack, views::Views};
+use midwatch_log::{Log, Pending, WentBack, views::Views};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -88,7 +88,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Deployment`] when key or identity are missing or another's; faults of the database.
-    pub fn open(world: World, opening: Opening) -> BoxFuture<'static, Result<Self, EngineError>> {
+    pub fn open(world: World, opening: Opening) -> Pending<'static, Self, EngineError> {
         Box::pin(async move {
             let log = Log::open(&opening.url, midwatch_log::Open::ReadWrite).await?;
             let joined = deployment::join(&log, &world, &opening).await?;
@@ -108,7 +108,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no ledger, or the database is at fault.
-    pub fn open_reader(world: World, opening: Opening) -> BoxFuture<'static, Result<Self, EngineError>> {
+    pub fn open_reader(world: World, opening: Opening) -> Pending<'static, Self, EngineError> {
         Box::pin(async move {
             let log = Log::open(&opening.url, midwatch_log::Open::ReadOnly).await?;
             let folds = Folds::default();
@@ -248,7 +248,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`load`].
-    pub fn halt(&self) -> BoxFuture<'_, Result<Loaded<Deployment>, EngineError>> {
+    pub fn halt(&self) -> Pending<'_, Loaded<Deployment>, EngineError> {
         Box::pin(async move {
             let mut halt = self.load::<Deployment>(&StreamName::halt()).await?;
             if self.inner.opening.halted {

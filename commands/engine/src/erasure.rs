@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider as _, Refusal,
     engine::{Engine as Deployment, EngineCommand},
@@ -15,7 +14,7 @@ use midwatch_events::{
     id::{BlobId, RunId},
     run::{RunContent, RunEvent},
 };
-use midwatch_log::{Append, AppendError, Appended, blob};
+use midwatch_log::{Append, AppendError, Appended, Pending, blob};
 
 use crate::{
     Done, Engine, EngineError, Origin,
@@ -65,7 +64,7 @@ impl Engine {
         subject: &'a StreamName,
         reason: &'a str,
         origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Done<Erased>, EngineError>> {
+    ) -> Pending<'a, Done<Erased>, EngineError> {
         Box::pin(async move {
             if reason.trim().is_empty() {
                 return Err(Refusal::Invalid("say why the words are erased; the reason is recorded".to_owned()).into());

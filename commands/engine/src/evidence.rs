@@ -1,6 +1,5 @@
 //! Reading what senders sent: a permission of its own, and each reading is recorded before anything is shown.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     user::{User, UserCommand},
@@ -13,6 +12,7 @@ use midwatch_events::{
 };
 
 use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin, handle::handle};
+use midwatch_log::Pending;
 
 /// What a sender sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Engine {
         allowed: bool,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let stream = match reader {
                 Reader::User(id) => StreamName::user(id),
@@ -61,7 +61,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn reads_evidence<'a>(&'a self, actor: &'a Actor) -> BoxFuture<'a, Result<bool, EngineError>> {
+    pub fn reads_evidence<'a>(&'a self, actor: &'a Actor) -> Pending<'a, bool, EngineError> {
         Box::pin(async move {
             match self.reader(actor) {
                 None => Ok(false),
@@ -89,7 +89,7 @@ impl Engine {
         &'a self,
         id: DeliveryId,
         origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Option<Evidence>, EngineError>> {
+    ) -> Pending<'a, Option<Evidence>, EngineError> {
         Box::pin(async move {
             let refused = || {
                 let sentence = "you may not read what senders sent; an admin grants that with `midwatch user evidence`";

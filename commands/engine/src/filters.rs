@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use futures_util::future::BoxFuture;
 use midwatch_boundary::{Filter, Judge, filter::Passes};
 use midwatch_commands::{Refusal, trigger::takes_type};
 use midwatch_events::{
@@ -15,7 +14,10 @@ use midwatch_events::{
     id::{DeliveryId, TriggerId},
     trigger::Intake,
 };
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Pending,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::deliveries::{Deliveries, DeliveryRow};
 
 use crate::{Engine, EngineError, projector, reading};
@@ -117,7 +119,7 @@ impl Engine {
         &'a self,
         trigger: TriggerId,
         intake: &'a Intake,
-    ) -> BoxFuture<'a, Result<Vec<Previewed>, EngineError>> {
+    ) -> Pending<'a, Vec<Previewed>, EngineError> {
         Box::pin(async move {
             check_filter(intake)?;
             let of = Condition { column: "trigger", is: Test::Eq(Cell::Text(trigger.to_string())) };
@@ -142,7 +144,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
-    pub fn headers(&self, delivery: DeliveryId) -> BoxFuture<'_, Result<Option<Vec<(String, String)>>, EngineError>> {
+    pub fn headers(&self, delivery: DeliveryId) -> Pending<'_, Option<Vec<(String, String)>>, EngineError> {
         Box::pin(
             async move { Ok(self.content(delivery).await?.map(|DeliveryContent::Received { headers, .. }| headers)) },
         )

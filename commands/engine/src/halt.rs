@@ -1,6 +1,5 @@
 //! The scheduling halt: nothing starts until it is lifted.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     engine::{Engine as Deployment, EngineCommand},
@@ -8,6 +7,7 @@ use midwatch_commands::{
 use midwatch_events::{Actor, StreamName, engine::HaltCause, id::RunId};
 
 use crate::{Done, Engine, EngineError, Origin, Request, deployment::Found, handle::handle, runs::Stopped};
+use midwatch_log::Pending;
 
 impl Engine {
     /// Halts scheduling. From the answer on nothing is claimed: every claim carries the halt's version as a condition.
@@ -19,7 +19,7 @@ impl Engine {
         origin: &'a Origin,
         reason: &'a str,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, |_| {
                 Ok(EngineCommand::Halt { cause: HaltCause::Person, reason: reason.to_owned() })
@@ -47,7 +47,7 @@ impl Engine {
         origin: &'a Origin,
         reason: &'a str,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<Stopped>, EngineError>> {
+    ) -> Pending<'a, Done<Stopped>, EngineError> {
         Box::pin(async move {
             let halted = match self.halt_scheduling(origin, reason, request).await {
                 Ok(done) => done.position,
@@ -68,7 +68,7 @@ impl Engine {
         &'a self,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let lift = |_: &Deployment| Ok(EngineCommand::Lift { adopted: false });
             let done = handle::<Deployment>(self, &StreamName::halt(), origin, request, lift).await?;
@@ -97,7 +97,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn live_runs(&self) -> BoxFuture<'_, Result<Vec<RunId>, EngineError>> {
+    pub fn live_runs(&self) -> Pending<'_, Vec<RunId>, EngineError> {
         Box::pin(async move {
             let rows = crate::runs::live(self).await?;
             Ok(rows.into_iter().map(|row| row.id).collect())

@@ -1,9 +1,8 @@
 //! Load, decide, append; on a conflict load and decide again.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{Decider, Refusal};
 use midwatch_events::{Actor, Family, New, StreamName, codec, key::Key};
-use midwatch_log::{Append, AppendError, Appended, Expected, Log, NewEvent, StreamAppend};
+use midwatch_log::{Append, AppendError, Appended, Expected, Log, NewEvent, Pending, StreamAppend};
 use uuid::Uuid;
 
 pub use crate::folds::{Folds, Loaded, load};
@@ -135,7 +134,7 @@ impl Plan {
     ///
     /// # Errors
     /// Anything but a conflict.
-    pub fn commit(self, log: &Log) -> BoxFuture<'_, Result<Option<Appended>, EngineError>> {
+    pub fn commit(self, log: &Log) -> Pending<'_, Option<Appended>, EngineError> {
         Box::pin(async move { unless_conflict(log.append(self.append).await) })
     }
 }

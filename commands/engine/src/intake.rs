@@ -8,7 +8,6 @@ mod keys;
 mod places;
 mod sight;
 
-use futures_util::future::BoxFuture;
 use midwatch_boundary::filter::Passes;
 use midwatch_commands::{
     Decider, Refusal,
@@ -27,7 +26,7 @@ use midwatch_events::{
     time::SECOND_US,
     trigger::{Intake, WhenBusy},
 };
-use midwatch_log::{Append, AppendError};
+use midwatch_log::{Append, AppendError, Pending};
 
 use crate::{
     Engine, EngineError, Origin,
@@ -85,7 +84,7 @@ impl Engine {
     /// # Errors
     /// [`Refusal::Halted`]; [`Refusal::NotFound`] for a trigger that was closed meanwhile; or a fault.
     #[tracing::instrument(name = "intake", level = "debug", skip_all)]
-    pub fn receive<'a>(&'a self, trigger: TriggerId, posted: &'a Posted) -> BoxFuture<'a, Result<Taken, EngineError>> {
+    pub fn receive<'a>(&'a self, trigger: TriggerId, posted: &'a Posted) -> Pending<'a, Taken, EngineError> {
         Box::pin(async move {
             let keys = Keys::of(trigger, posted);
             let mut receipt = Receipt::new(self, trigger, posted)?;

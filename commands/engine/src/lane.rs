@@ -27,10 +27,9 @@ use std::{
     },
 };
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{Decider, Refusal};
 use midwatch_events::{Micros, New, StreamName};
-use midwatch_log::{Append, AppendError, Appended, Expected};
+use midwatch_log::{Append, AppendError, Appended, Expected, Pending};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::{
@@ -176,7 +175,7 @@ impl<D: Decider> Turn<D> {
     ///
     /// # Errors
     /// Anything but a conflict.
-    pub fn submit(self, plan: Plan, events: &[New<D::Event>]) -> BoxFuture<'_, Result<Option<Appended>, EngineError>> {
+    pub fn submit(self, plan: Plan, events: &[New<D::Event>]) -> Pending<'_, Option<Appended>, EngineError> {
         Box::pin(async move { unless_conflict(self.append(plan, events).await) })
     }
 

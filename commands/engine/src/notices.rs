@@ -19,7 +19,7 @@ use midwatch_events::{
     key::Key,
 };
 use midwatch_log::{
-    Filter,
+    Filter, Pending,
     views::{Cell, Condition, Order, Test},
 };
 use midwatch_projections::{
@@ -111,7 +111,7 @@ impl Engine {
         new: &'a NewReceiver,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<ReceiverId>, EngineError>> {
+    ) -> Pending<'a, Done<ReceiverId>, EngineError> {
         Box::pin(async move {
             let receiver = self.new_id(request);
             let full = u64::from(RECEIVERS_MAX) <= projector::count::<Receivers>(self, &[]).await?;
@@ -143,7 +143,7 @@ impl Engine {
         receiver: ReceiverId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let stream = StreamName::receiver(receiver);
             handle::<Receiver>(self, &stream, origin, request, |_| Ok(ReceiverCommand::Remove)).await
@@ -154,7 +154,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such receiver; this process only reads; or a fault.
-    pub fn receiver_secret(&self, receiver: ReceiverId) -> BoxFuture<'_, Result<[u8; 32], EngineError>> {
+    pub fn receiver_secret(&self, receiver: ReceiverId) -> Pending<'_, [u8; 32], EngineError> {
         Box::pin(async move {
             let state = self.load::<Receiver>(&StreamName::receiver(receiver)).await?.state;
             state.id.filter(|_| !state.removed).ok_or(Refusal::NotFound("receiver"))?;
@@ -171,7 +171,7 @@ impl Engine {
         notice: NoticeId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             handle::<Notice>(self, &StreamName::notice(notice), origin, request, |_| Ok(NoticeCommand::AskAgain)).await
         })
@@ -187,7 +187,7 @@ impl Engine {
         &'a self,
         each: u32,
         being_told: &'a BTreeSet<ReceiverId>,
-    ) -> BoxFuture<'a, Result<ToPost, EngineError>> {
+    ) -> Pending<'a, ToPost, EngineError> {
         Box::pin(async move {
             let only_the_halt = match self.halt().await?.state.halted {
                 None => false,
@@ -267,7 +267,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn note_attempt<'a>(&'a self, due: &'a Due, came: &'a Attempted) -> BoxFuture<'a, Result<(), EngineError>> {
+    pub fn note_attempt<'a>(&'a self, due: &'a Due, came: &'a Attempted) -> Pending<'a, (), EngineError> {
         Box::pin(async move {
             let now = self.log().store_time().await?;
             let origin = Origin::of(Actor::Clock);
@@ -290,7 +290,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn heartbeats(&self) -> BoxFuture<'_, Result<Vec<(ReceiverRow, [u8; 32])>, EngineError>> {
+    pub fn heartbeats(&self) -> Pending<'_, Vec<(ReceiverRow, [u8; 32])>, EngineError> {
         Box::pin(async move {
             if self.halt().await?.state.halted.is_some() {
                 return Ok(Vec::new());
@@ -317,7 +317,7 @@ async fn active(engine: &Engine) -> Result<Vec<ReceiverRow>, EngineError> {
 ///
 /// # Errors
 /// A fault of the database.
-pub fn lead(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+pub fn lead(engine: &Engine) -> Pending<'_, bool, EngineError> {
     Box::pin(async move { projector::lead(engine, NAME).await })
 }
 
@@ -332,7 +332,7 @@ pub fn give_up(engine: &Engine) -> BoxFuture<'_, ()> {
 ///
 /// # Errors
 /// A fault; the checkpoint then stands before the event that could not be looked at.
-pub fn raise(engine: &Engine) -> BoxFuture<'_, Result<Raised, EngineError>> {
+pub fn raise(engine: &Engine) -> Pending<'_, Raised, EngineError> {
     Box::pin(async move {
         // A copy tells nobody anything.
         if engine.halt().await?.state.halted.is_some_and(|cause| cause != HaltCause::Person) {

@@ -1,7 +1,6 @@
 //! People and tokens: links, sessions, and who a request comes from.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use futures_util::future::BoxFuture;
 use midwatch_commands::user::{User, UserCommand};
 use midwatch_events::{
     Actor, StreamName,
@@ -11,6 +10,7 @@ use midwatch_events::{
 };
 
 use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin, handle::handle, secrets::hashed};
+use midwatch_log::Pending;
 
 /// How long a one-time link is good, in seconds.
 pub const LINK_S: i64 = 3_600;
@@ -52,7 +52,7 @@ impl Engine {
         &'a self,
         user: Option<UserId>,
         origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Done<String>, EngineError>> {
+    ) -> Pending<'a, Done<String>, EngineError> {
         Box::pin(async move {
             let user = user.unwrap_or_else(|| first_admin(self.namespace()));
             // The person's id in front: a link is looked up in one stream, without any projection.
@@ -71,7 +71,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`midwatch_commands::Refusal::LinkSpent`] for any link that opens nothing, or a fault.
-    pub fn sign_in<'a>(&'a self, link: &'a str) -> BoxFuture<'a, Result<Done<Session>, EngineError>> {
+    pub fn sign_in<'a>(&'a self, link: &'a str) -> Pending<'a, Done<Session>, EngineError> {
         Box::pin(async move {
             let user = owner_of(link).ok_or(midwatch_commands::Refusal::LinkSpent)?;
             let secret = format!("{}.{}", user.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
@@ -89,7 +89,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn sign_out(&self, user: UserId, session: Digest) -> BoxFuture<'_, Result<Done<()>, EngineError>> {
+    pub fn sign_out(&self, user: UserId, session: Digest) -> Pending<'_, Done<()>, EngineError> {
         Box::pin(async move {
             let origin = Origin::of(Actor::User(user));
             handle::<User>(self, &StreamName::user(user), &origin, None, |_| Ok(UserCommand::SignOut { session })).await
@@ -106,7 +106,7 @@ impl Engine {
         role: Access,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<UserId>, EngineError>> {
+    ) -> Pending<'a, Done<UserId>, EngineError> {
         Box::pin(async move {
             let user = self.new_id(request);
             let done = handle::<User>(self, &StreamName::user(user), origin, request, |_| {
@@ -127,7 +127,7 @@ impl Engine {
         user: UserId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             if user == first_admin(self.namespace()) {
                 let sentence = "this is the first admin, whose rights the command line has; it stays".to_owned();
@@ -146,7 +146,7 @@ impl Engine {
         name: &'a str,
         role: Access,
         origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Done<(TokenId, String)>, EngineError>> {
+    ) -> Pending<'a, Done<(TokenId, String)>, EngineError> {
         Box::pin(async move {
             let token = TokenId::new(self.world().uuid());
             let secret =
@@ -164,11 +164,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such token, or a fault.
-    pub fn revoke_token<'a>(
-        &'a self,
-        token: TokenId,
-        origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    pub fn revoke_token<'a>(&'a self, token: TokenId, origin: &'a Origin) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             handle::<User>(self, &StreamName::token(token), origin, None, |_| Ok(UserCommand::RevokeToken)).await
         })
@@ -178,7 +174,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn caller_by_session<'a>(&'a self, cookie: &'a str) -> BoxFuture<'a, Result<Option<Caller>, EngineError>> {
+    pub fn caller_by_session<'a>(&'a self, cookie: &'a str) -> Pending<'a, Option<Caller>, EngineError> {
         Box::pin(async move {
             let Some(user) = owner_of(cookie) else { return Ok(None) };
             let session = hashed(cookie);
@@ -198,7 +194,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn caller_by_token<'a>(&'a self, secret: &'a str) -> BoxFuture<'a, Result<Option<Caller>, EngineError>> {
+    pub fn caller_by_token<'a>(&'a self, secret: &'a str) -> Pending<'a, Option<Caller>, EngineError> {
         Box::pin(async move {
             let Some(token) = secret.strip_prefix("mwt_").and_then(|rest| rest.get(..32)) else { return Ok(None) };
             let Ok(token) = token.parse::<TokenId>() else { return Ok(None) };

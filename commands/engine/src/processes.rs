@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     calendar,
     engine::{Engine as Deployment, EngineCommand},
 };
 use midwatch_events::{Actor, StreamName, engine::Role};
+use midwatch_log::Pending;
 use uuid::Uuid;
 
 use crate::{Done, Engine, EngineError, Origin, handle::handle};
@@ -24,11 +24,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn start_process<'a>(
-        &'a self,
-        version: &'a str,
-        roles: &'a [Role],
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    pub fn start_process<'a>(&'a self, version: &'a str, roles: &'a [Role]) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let process = self.process();
             let origin = Origin::of(Actor::Engine);
@@ -45,7 +41,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn stop_process(&self) -> BoxFuture<'_, Result<Done<()>, EngineError>> {
+    pub fn stop_process(&self) -> Pending<'_, Done<()>, EngineError> {
         Box::pin(async move {
             let process = self.process();
             let origin = Origin::of(Actor::Engine);
@@ -71,7 +67,7 @@ pub(crate) async fn runner_leaves(engine: &Engine) {
 ///
 /// # Errors
 /// A fault of the database.
-pub fn runner_there(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+pub fn runner_there(engine: &Engine) -> Pending<'_, bool, EngineError> {
     Box::pin(async move {
         // Asked as nobody: a runner asks whether it is there itself.
         let free = lead(engine, Uuid::nil(), 1).await?;

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 use futures_util::future::BoxFuture;
 use midwatch_events::{AnyEvent, Micros, Recorded, codec::CodecError};
 use midwatch_log::{
-    Filter,
+    Filter, Pending,
     views::{Attached, Cell, Column, Condition, Cursor, Generation, Kind, Order, Query, RowWrite, Table},
 };
 use midwatch_projections::{self as pure, Projection, View};
@@ -96,7 +96,7 @@ pub struct Status {
 ///
 /// # Errors
 /// A fault of the database.
-pub fn status(engine: &Engine) -> BoxFuture<'_, Result<Vec<Status>, EngineError>> {
+pub fn status(engine: &Engine) -> Pending<'_, Vec<Status>, EngineError> {
     Box::pin(async move {
         let head = engine.log().head().await?;
         let mut all = Vec::new();
@@ -177,7 +177,7 @@ fn row<P: Projection>(key: &str, doc: &[u8]) -> Result<P::Row, EngineError> {
 ///
 /// # Errors
 /// A fault of the database. A projection that stopped is not one; see [`status`].
-pub fn catch_up(engine: &Engine) -> BoxFuture<'_, Result<u64, EngineError>> {
+pub fn catch_up(engine: &Engine) -> Pending<'_, u64, EngineError> {
     Box::pin(async move {
         let head = engine.log().head().await?;
         loop {

@@ -27,7 +27,7 @@ use midwatch_events::{
     trigger::WhenBusy,
 };
 use midwatch_log::{
-    Filter,
+    Filter, Pending,
     views::{Cell, Condition, Order, Test},
 };
 use midwatch_projections::{
@@ -79,7 +79,7 @@ pub fn run(engine: Engine, mut stop: watch::Receiver<bool>) -> BoxFuture<'static
 ///
 /// # Errors
 /// A fault of the database.
-pub fn checkpoint(engine: &Engine) -> BoxFuture<'_, Result<u64, EngineError>> {
+pub fn checkpoint(engine: &Engine) -> Pending<'_, u64, EngineError> {
     Box::pin(async move { Ok(engine.views().named_checkpoint(NAME).await?) })
 }
 
@@ -87,7 +87,7 @@ pub fn checkpoint(engine: &Engine) -> BoxFuture<'_, Result<u64, EngineError>> {
 ///
 /// # Errors
 /// A fault; the checkpoint then stands before the event that could not be followed up.
-pub fn react(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+pub fn react(engine: &Engine) -> Pending<'_, bool, EngineError> {
     Box::pin(async move {
         if engine.went_back().is_some() {
             return Ok(false);

@@ -22,7 +22,10 @@ use midwatch_events::{
     routine::{DeliveryQueued, DropReason, RoutineEvent},
     trigger::TriggerEvent,
 };
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Pending,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::{
     deliveries::{Deliveries, DeliveryRow},
     delivery_redeliveries::Redeliveries,
@@ -110,7 +113,7 @@ impl Engine {
         id: DeliveryId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             if let Some(done) = self.done_before(request).await? {
                 return Ok(done);
@@ -190,7 +193,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn count_redelivery<'a>(&'a self, matching: &'a Matching) -> BoxFuture<'a, Result<Counted, EngineError>> {
+    pub fn count_redelivery<'a>(&'a self, matching: &'a Matching) -> Pending<'a, Counted, EngineError> {
         Box::pin(async move {
             let through = projector::as_of::<Deliveries>(self).await?.0;
             let count = projector::count::<Deliveries>(self, &matching.up_to(through)).await?;
@@ -208,7 +211,7 @@ impl Engine {
         counted: Counted,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<RedeliveryId>, EngineError>> {
+    ) -> Pending<'a, Done<RedeliveryId>, EngineError> {
         Box::pin(async move {
             let redelivery = self.new_id(request);
             if self.done_before(request).await?.is_none() {
@@ -251,7 +254,7 @@ impl Engine {
         id: RedeliveryId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let stream = StreamName::redelivery(id);
             handle::<Redelivery>(self, &stream, origin, request, |_| Ok(RedeliveryCommand::Cancel)).await
@@ -297,7 +300,7 @@ pub fn run(engine: Engine, mut stop: watch::Receiver<bool>) -> BoxFuture<'static
 ///
 /// # Errors
 /// A fault of the database.
-pub fn go_on(engine: &Engine) -> BoxFuture<'_, Result<bool, EngineError>> {
+pub fn go_on(engine: &Engine) -> Pending<'_, bool, EngineError> {
     Box::pin(async move {
         if engine.halt().await?.state.halted.is_some() {
             return Ok(false);

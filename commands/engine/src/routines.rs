@@ -1,6 +1,5 @@
 //! Routines: making, changing and running them.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::routine::{Create, Edit, Routine, RoutineCommand};
 use midwatch_events::{
     StreamName,
@@ -12,6 +11,7 @@ use crate::{
     Done, Engine, EngineError, Origin, Request,
     handle::{handle, handle_at, handle_for},
 };
+use midwatch_log::Pending;
 
 /// A routine to make.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Engine {
         new: &'a NewRoutine,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<RoutineId>, EngineError>> {
+    ) -> Pending<'a, Done<RoutineId>, EngineError> {
         Box::pin(async move {
             let routine = self.new_id(request);
             if let Some(done) = self.done_before(request).await? {
@@ -78,7 +78,7 @@ impl Engine {
         expected: Option<u64>,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let stream = StreamName::routine(routine);
             let now = self.log().store_time().await?;
@@ -101,7 +101,7 @@ impl Engine {
         reason: &'a str,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| {
                 Ok(RoutineCommand::Pause { reason: reason.to_owned() })
@@ -119,7 +119,7 @@ impl Engine {
         routine: RoutineId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let stream = StreamName::routine(routine);
             let state = self.load::<Routine>(&stream).await?.state;
@@ -138,7 +138,7 @@ impl Engine {
         routine: RoutineId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             handle::<Routine>(self, &StreamName::routine(routine), origin, request, |_| Ok(RoutineCommand::Delete))
                 .await
@@ -154,7 +154,7 @@ impl Engine {
         routine: RoutineId,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<RunId>, EngineError>> {
+    ) -> Pending<'a, Done<RunId>, EngineError> {
         Box::pin(async move {
             let id = routine.to_string();
             let asked = request.map_or_else(

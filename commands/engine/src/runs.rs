@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{Refusal, bot::Bot, run::End};
 use midwatch_events::{
     StreamName,
     id::{BotId, CallId, RunId},
     run::{CallResult, Outcome, Reason, RunEvent},
 };
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Pending,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::runs::{RunRow, Runs};
 
 use crate::{Done, Engine, EngineError, Origin, projector};
@@ -20,7 +22,7 @@ const PAGE: u32 = 500;
 ///
 /// # Errors
 /// A fault of the database.
-pub fn live(engine: &Engine) -> BoxFuture<'_, Result<Vec<RunRow>, EngineError>> {
+pub fn live(engine: &Engine) -> Pending<'_, Vec<RunRow>, EngineError> {
     Box::pin(async move { in_states(engine, &["waiting", "running"], u32::MAX).await })
 }
 
@@ -28,11 +30,7 @@ pub fn live(engine: &Engine) -> BoxFuture<'_, Result<Vec<RunRow>, EngineError>> 
 ///
 /// # Errors
 /// A fault of the database.
-pub fn in_states<'a>(
-    engine: &'a Engine,
-    states: &'a [&'a str],
-    limit: u32,
-) -> BoxFuture<'a, Result<Vec<RunRow>, EngineError>> {
+pub fn in_states<'a>(engine: &'a Engine, states: &'a [&'a str], limit: u32) -> Pending<'a, Vec<RunRow>, EngineError> {
     Box::pin(async move {
         let mut rows = Vec::new();
         let mut after = None;
@@ -66,11 +64,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such run, it has ended, or a fault.
-    pub fn cancel_run<'a>(
-        &'a self,
-        run: RunId,
-        origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Done<Stopped>, EngineError>> {
+    pub fn cancel_run<'a>(&'a self, run: RunId, origin: &'a Origin) -> Pending<'a, Done<Stopped>, EngineError> {
         Box::pin(async move { self.call_off(run, Reason::Person, "Somebody called it off", origin).await })
     }
 
@@ -78,7 +72,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such Bot, or a fault.
-    pub fn stop_bot<'a>(&'a self, bot: BotId, origin: &'a Origin) -> BoxFuture<'a, Result<Done<Stopped>, EngineError>> {
+    pub fn stop_bot<'a>(&'a self, bot: BotId, origin: &'a Origin) -> Pending<'a, Done<Stopped>, EngineError> {
         Box::pin(async move {
             if self.load::<Bot>(&StreamName::bot(bot)).await?.state.id.is_none() {
                 return Err(Refusal::NotFound("Bot").into());

@@ -1,6 +1,5 @@
 //! MCP servers, and which of their tools a person has looked at.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::boundary::{ToolServers, ToolsCommand};
 use midwatch_events::StreamName;
 
@@ -8,13 +7,14 @@ use crate::{
     Done, Engine, EngineError, Origin, Request,
     handle::{Loaded, handle},
 };
+use midwatch_log::Pending;
 
 impl Engine {
     /// The MCP servers there are, and the version of their stream.
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn tool_servers(&self) -> BoxFuture<'_, Result<Loaded<ToolServers>, EngineError>> {
+    pub fn tool_servers(&self) -> Pending<'_, Loaded<ToolServers>, EngineError> {
         Box::pin(async move { self.load::<ToolServers>(&StreamName::tools()).await })
     }
 
@@ -27,7 +27,7 @@ impl Engine {
         command: ToolsCommand,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             handle::<ToolServers>(self, &StreamName::tools(), origin, request, |_| Ok(command.clone())).await
         })

@@ -1,7 +1,6 @@
 //! Triggers: making them, their secrets, and confirming their sample.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Refusal,
     routine::Routine,
@@ -21,6 +20,7 @@ use crate::{
     handle::{handle, handle_at, handle_for},
     secrets::hashed,
 };
+use midwatch_log::Pending;
 
 /// Of two who change what both looked at, one is told.
 const CHANGED: &str = "somebody changed this trigger meanwhile; look again";
@@ -95,7 +95,7 @@ impl Engine {
         new: &'a NewTrigger,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<MadeTrigger>, EngineError>> {
+    ) -> Pending<'a, Done<MadeTrigger>, EngineError> {
         Box::pin(async move {
             let id = self.new_id(request);
             if self.done_before(request).await?.is_none() {
@@ -147,7 +147,7 @@ impl Engine {
         origin: &'a Origin,
         request: Option<&'a Request>,
         command: TriggerCommand,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             let stream = StreamName::trigger(id);
             if matches!(command, TriggerCommand::Resume) {
@@ -170,7 +170,7 @@ impl Engine {
         if_version: Option<u64>,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move {
             check_filter(intake)?;
             let seen = if_version.map(|version| (version, CHANGED));
@@ -192,7 +192,7 @@ impl Engine {
         delivery: Option<DeliveryId>,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    ) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move { self.change_trigger(id, origin, request, TriggerCommand::Confirm { delivery }).await })
     }
 
@@ -208,7 +208,7 @@ impl Engine {
         overlap_s: u32,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<Option<String>>, EngineError>> {
+    ) -> Pending<'a, Done<Option<String>>, EngineError> {
         Box::pin(async move {
             let (shown, secret) = self.secret(id, new)?;
             let old_until = self.log().store_time().await?.plus_s(i64::from(overlap_s));
@@ -232,7 +232,7 @@ impl Engine {
         if_version: Option<u64>,
         origin: &'a Origin,
         request: Option<&'a Request>,
-    ) -> BoxFuture<'a, Result<Done<Option<String>>, EngineError>> {
+    ) -> Pending<'a, Done<Option<String>>, EngineError> {
         Box::pin(async move {
             let (shown, secret) = self.secret(id, new)?;
             let command = TriggerCommand::ReplaceSender { scheme, secret };

@@ -2,11 +2,10 @@
 
 use std::{future::Future, pin::Pin};
 
-use futures_util::future::BoxFuture;
 use midwatch_events::{Micros, StreamName, key::Key};
 use uuid::Uuid;
 
-use crate::log::LogError;
+use crate::log::{LogError, Pending};
 
 /// The version a caller believes a stream to be at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,8 +118,8 @@ impl Submitted {
     ///
     /// # Errors
     /// As [`crate::Log::append`].
-    pub fn answer(self) -> BoxFuture<'static, Result<Appended, AppendError>> {
-        Box::pin(async move { self.0.await })
+    pub fn answer(self) -> Pending<'static, Appended, AppendError> {
+        Box::pin(self.0)
     }
 }
 

@@ -3,13 +3,12 @@
 //! A blob is durable before the event that names it, because [`put`] answers after its own commit. It is no history:
 //! it can expire, and then says so; its id, length and digest stay in the event.
 
-use futures_util::future::BoxFuture;
 use rusqlite::{Connection, params};
 use sqlx::Row as _;
 use uuid::Uuid;
 
 use crate::{
-    log::{Log, LogError, Open},
+    log::{Log, LogError, Open, Pending},
     postgres::{self, PostgresLog},
     sqlite::{self, SqliteLog},
 };
@@ -23,7 +22,7 @@ const READ: &str = "read a blob";
 ///
 /// # Errors
 /// [`LogError`]; also where `id` stands for a blob of another length.
-pub fn put<'a>(log: &'a Log, id: Uuid, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), LogError>> {
+pub fn put<'a>(log: &'a Log, id: Uuid, bytes: &'a [u8]) -> Pending<'a, ()> {
     Box::pin(async move {
         match log {
             Log::Sqlite(log) => put_sqlite(log, id, bytes).await,
@@ -45,7 +44,7 @@ pub fn put<'a>(log: &'a Log, id: Uuid, bytes: &'a [u8]) -> BoxFuture<'a, Result<
 ///
 /// # Errors
 /// [`LogError`]; [`LogError::Unavailable`] where some of its chunks are missing.
-pub fn get(log: &Log, id: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, LogError>> {
+pub fn get(log: &Log, id: Uuid) -> Pending<'_, Option<Vec<u8>>> {
     Box::pin(async move {
         let (length, bytes) = match log {
             Log::Sqlite(log) => {
@@ -106,7 +105,7 @@ pub fn get(log: &Log, id: Uuid) -> BoxFuture<'_, Result<Option<Vec<u8>>, LogErro
 ///
 /// # Errors
 /// [`LogError`].
-pub fn expire(log: &Log, id: Uuid) -> BoxFuture<'_, Result<(), LogError>> {
+pub fn expire(log: &Log, id: Uuid) -> Pending<'_, ()> {
     Box::pin(async move {
         match log {
             Log::Sqlite(log) => expire_sqlite(log, id).await,

@@ -1,9 +1,8 @@
 //! The last events that pass a filter.
 
-use futures_util::future::BoxFuture;
 use midwatch_events::Recorded;
 
-use crate::{Filter, Log, LogError};
+use crate::{Filter, Log, LogError, Pending};
 
 /// Positions looked at first, for each event that is wanted: most events are of other kinds.
 const SPREAD: u64 = 8;
@@ -15,12 +14,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn read_last<'a>(
-        &'a self,
-        after: u64,
-        limit: u32,
-        filter: &'a Filter,
-    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+    pub fn read_last<'a>(&'a self, after: u64, limit: u32, filter: &'a Filter) -> Pending<'a, Vec<Recorded>> {
         Box::pin(async move {
             let head = self.head().await?;
             let wanted = usize::try_from(limit).unwrap_or(usize::MAX);

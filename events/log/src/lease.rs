@@ -6,7 +6,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use futures_util::future::BoxFuture;
 use sqlx::{
     ConnectOptions as _, Row as _, SqlitePool,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -14,7 +13,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use crate::{
-    log::{Log, LogError, Open},
+    log::{Log, LogError, Open, Pending},
     postgres,
     sqlite::SqliteLog,
 };
@@ -34,7 +33,7 @@ pub struct Lease {
 ///
 /// # Errors
 /// [`LogError`].
-pub fn beat(log: &Log, run: Uuid, take: u32, beat: u64) -> BoxFuture<'_, Result<bool, LogError>> {
+pub fn beat(log: &Log, run: Uuid, take: u32, beat: u64) -> Pending<'_, bool> {
     Box::pin(async move {
         let beat = i64::try_from(beat).unwrap_or(i64::MAX);
         let written = match log {
@@ -90,7 +89,7 @@ pub fn beat(log: &Log, run: Uuid, take: u32, beat: u64) -> BoxFuture<'_, Result<
 ///
 /// # Errors
 /// [`LogError`]; nothing was written then, or only some of it.
-pub fn begin<'a>(log: &'a Log, takes: &'a [(Uuid, u32)]) -> BoxFuture<'a, Result<Vec<Uuid>, LogError>> {
+pub fn begin<'a>(log: &'a Log, takes: &'a [(Uuid, u32)]) -> Pending<'a, Vec<Uuid>> {
     Box::pin(async move {
         let Log::Postgres(log) = log else {
             let mut begun = Vec::new();
@@ -124,7 +123,7 @@ pub fn begin<'a>(log: &'a Log, takes: &'a [(Uuid, u32)]) -> BoxFuture<'a, Result
 ///
 /// # Errors
 /// [`LogError`].
-pub fn read<'a>(log: &'a Log, runs: &'a [Uuid]) -> BoxFuture<'a, Result<Vec<Lease>, LogError>> {
+pub fn read<'a>(log: &'a Log, runs: &'a [Uuid]) -> Pending<'a, Vec<Lease>> {
     Box::pin(async move {
         // There are as many rows as live runs: few enough to read them all.
         Ok(read_all(log).await?.into_iter().filter(|lease| runs.contains(&lease.run)).collect())
@@ -135,7 +134,7 @@ pub fn read<'a>(log: &'a Log, runs: &'a [Uuid]) -> BoxFuture<'a, Result<Vec<Leas
 ///
 /// # Errors
 /// [`LogError`].
-pub fn read_all(log: &Log) -> BoxFuture<'_, Result<Vec<Lease>, LogError>> {
+pub fn read_all(log: &Log) -> Pending<'_, Vec<Lease>> {
     Box::pin(async move {
         const ALL: &str = "SELECT run, take, beat FROM run_lease ORDER BY run";
         match log {
@@ -173,7 +172,7 @@ pub fn read_all(log: &Log) -> BoxFuture<'_, Result<Vec<Lease>, LogError>> {
 ///
 /// # Errors
 /// [`LogError`]; some may be given up then.
-pub fn give_up<'a>(log: &'a Log, takes: &'a [(Uuid, u32)]) -> BoxFuture<'a, Result<(), LogError>> {
+pub fn give_up<'a>(log: &'a Log, takes: &'a [(Uuid, u32)]) -> Pending<'a, ()> {
     Box::pin(async move {
         match log {
             Log::Sqlite(log) => {

@@ -34,7 +34,7 @@ pub mod views;
 mod writer;
 
 pub use append::{Append, AppendError, Appended, Expected, NewEvent, StreamAppend, Submitted};
-pub use log::{Filter, Log, LogError, Open, Risk};
+pub use log::{Filter, Log, LogError, Open, Pending, Risk};
 pub use memory::WentBack;
 
 // A1, A2 and A3 of docs/architecture.md, on both databases.

@@ -15,6 +15,9 @@ use crate::{
     sqlite::SqliteLog,
 };
 
+/// An operation under way. It is a box so that it is compiled here, and not again wherever it is awaited.
+pub type Pending<'a, T, E = LogError> = BoxFuture<'a, Result<T, E>>;
+
 /// How a ledger is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
@@ -144,7 +147,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`]; each message says what to do.
-    pub fn open(url: &str, open: Open) -> BoxFuture<'_, Result<Self, LogError>> {
+    pub fn open(url: &str, open: Open) -> Pending<'_, Self> {
         Box::pin(async move {
             if url.starts_with("sqlite:") {
                 SqliteLog::open(url, open).await.map(Self::Sqlite)
@@ -164,7 +167,7 @@ impl Log {
     ///
     /// # Errors
     /// [`AppendError`]; after anything but `Unknown` and `Log`, nothing was written.
-    pub fn append(&self, append: Append) -> BoxFuture<'_, Result<Appended, AppendError>> {
+    pub fn append(&self, append: Append) -> Pending<'_, Appended, AppendError> {
         Box::pin(async move { self.submit(append).await?.answer().await })
     }
 
@@ -176,7 +179,7 @@ impl Log {
     ///
     /// # Errors
     /// [`AppendError::Invalid`], or a fault; it then has no place, and nothing was written.
-    pub fn submit(&self, append: Append) -> BoxFuture<'_, Result<Submitted, AppendError>> {
+    pub fn submit(&self, append: Append) -> Pending<'_, Submitted, AppendError> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.submit(append).await,
@@ -191,12 +194,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn read_stream<'a>(
-        &'a self,
-        stream: &'a StreamName,
-        from: u64,
-        limit: u32,
-    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+    pub fn read_stream<'a>(&'a self, stream: &'a StreamName, from: u64, limit: u32) -> Pending<'a, Vec<Recorded>> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
@@ -212,11 +210,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn read_streams<'a>(
-        &'a self,
-        asked: &'a [(StreamName, u64)],
-        limit: u32,
-    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+    pub fn read_streams<'a>(&'a self, asked: &'a [(StreamName, u64)], limit: u32) -> Pending<'a, Vec<Recorded>> {
         Box::pin(async move {
             if let Self::Postgres(log) = self {
                 return log.read_streams(asked, limit).await;
@@ -235,12 +229,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn load_stream<'a>(
-        &'a self,
-        stream: &'a StreamName,
-        from: u64,
-        limit: u32,
-    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+    pub fn load_stream<'a>(&'a self, stream: &'a StreamName, from: u64, limit: u32) -> Pending<'a, Vec<Recorded>> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.read_stream(stream, from, limit).await,
@@ -260,7 +249,7 @@ impl Log {
         stream: &'a StreamName,
         before: u64,
         limit: u32,
-    ) -> BoxFuture<'a, Result<Vec<Recorded>, LogError>> {
+    ) -> Pending<'a, Vec<Recorded>> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.read_stream_back(stream, before, limit).await,
@@ -276,12 +265,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn read_all<'a>(
-        &'a self,
-        after: u64,
-        limit: u32,
-        filter: &'a Filter,
-    ) -> BoxFuture<'a, Result<(Vec<Recorded>, u64), LogError>> {
+    pub fn read_all<'a>(&'a self, after: u64, limit: u32, filter: &'a Filter) -> Pending<'a, (Vec<Recorded>, u64)> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.read_all(after, limit, filter).await,
@@ -304,7 +288,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn read_at(&self, position: u64) -> BoxFuture<'_, Result<Option<Recorded>, LogError>> {
+    pub fn read_at(&self, position: u64) -> Pending<'_, Option<Recorded>> {
         Box::pin(async move {
             let (events, _) = self.read_all(position.saturating_sub(1), 1, &Filter::default()).await?;
             Ok(events.into_iter().next().filter(|event| event.position == position))
@@ -315,7 +299,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn read_event(&self, event_id: Uuid) -> BoxFuture<'_, Result<Option<Recorded>, LogError>> {
+    pub fn read_event(&self, event_id: Uuid) -> Pending<'_, Option<Recorded>> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.read_event(event_id).await,
@@ -330,7 +314,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn version<'a>(&'a self, stream: &'a StreamName) -> BoxFuture<'a, Result<u64, LogError>> {
+    pub fn version<'a>(&'a self, stream: &'a StreamName) -> Pending<'a, u64> {
         Box::pin(async move {
             Ok(self.read_stream_back(stream, u64::MAX, 1).await?.first().map_or(0, |event| event.version))
         })
@@ -340,7 +324,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn head(&self) -> BoxFuture<'_, Result<u64, LogError>> {
+    pub fn head(&self) -> Pending<'_, u64> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.head().await,
@@ -355,7 +339,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn store_time(&self) -> BoxFuture<'_, Result<Micros, LogError>> {
+    pub fn store_time(&self) -> Pending<'_, Micros> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.store_time().await,
@@ -371,7 +355,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn ahead_us(&self) -> BoxFuture<'_, Result<u64, LogError>> {
+    pub fn ahead_us(&self) -> Pending<'_, u64> {
         Box::pin(async move {
             let Some(newest) = self.read_at(self.head().await?).await? else { return Ok(0) };
             let ahead_us = newest.recorded_at.since(self.store_time().await?);
@@ -383,7 +367,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn find_key<'a>(&'a self, key_hash: &'a [u8; 32]) -> BoxFuture<'a, Result<Option<(u64, [u8; 32])>, LogError>> {
+    pub fn find_key<'a>(&'a self, key_hash: &'a [u8; 32]) -> Pending<'a, Option<(u64, [u8; 32])>> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.find_key(key_hash).await,
@@ -398,7 +382,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn keys_between(&self, first: u64, last: u64) -> BoxFuture<'_, Result<Vec<(u64, [u8; 32])>, LogError>> {
+    pub fn keys_between(&self, first: u64, last: u64) -> Pending<'_, Vec<(u64, [u8; 32])>> {
         Box::pin(async move {
             match self {
                 Self::Sqlite(log) => log.keys_between(first, last).await,
@@ -428,7 +412,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn wait_durable(&self, position: u64, patience: Duration) -> BoxFuture<'_, Result<bool, LogError>> {
+    pub fn wait_durable(&self, position: u64, patience: Duration) -> Pending<'_, bool> {
         Box::pin(async move {
             #[cfg(any(test, feature = "testing"))]
             if let Self::Simulated(log) = self {
@@ -509,7 +493,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn durability(&self) -> BoxFuture<'_, Result<Vec<Risk>, LogError>> {
+    pub fn durability(&self) -> Pending<'_, Vec<Risk>> {
         Box::pin(async move {
             match self {
                 // The one connection that writes sets what it needs itself.
@@ -525,7 +509,7 @@ impl Log {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn unvacuumed(&self) -> BoxFuture<'_, Result<Option<u64>, LogError>> {
+    pub fn unvacuumed(&self) -> Pending<'_, Option<u64>> {
         Box::pin(async move {
             match self {
                 // `secure_delete` is on.

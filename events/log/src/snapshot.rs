@@ -8,7 +8,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use futures_util::future::BoxFuture;
 use midwatch_events::StreamName;
 use sqlx::{
     ConnectOptions as _, Row, SqlitePool,
@@ -17,7 +16,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use crate::{
-    log::{Log, LogError, Open},
+    log::{Log, LogError, Open, Pending},
     postgres,
     sqlite::SqliteLog,
 };
@@ -39,7 +38,7 @@ pub struct Snapshot {
 ///
 /// # Errors
 /// [`LogError`]. Whoever asks can fold from the first event instead.
-pub fn read<'a>(log: &'a Log, stream: &'a StreamName, fold: u32) -> BoxFuture<'a, Result<Option<Snapshot>, LogError>> {
+pub fn read<'a>(log: &'a Log, stream: &'a StreamName, fold: u32) -> Pending<'a, Option<Snapshot>> {
     Box::pin(async move {
         match log {
             Log::Sqlite(log) => {
@@ -80,11 +79,7 @@ pub fn read<'a>(log: &'a Log, stream: &'a StreamName, fold: u32) -> BoxFuture<'a
 ///
 /// # Errors
 /// [`LogError`]. Whoever asks can fold from the first events instead.
-pub fn read_many<'a>(
-    log: &'a Log,
-    streams: &'a [StreamName],
-    fold: u32,
-) -> BoxFuture<'a, Result<Vec<(StreamName, Snapshot)>, LogError>> {
+pub fn read_many<'a>(log: &'a Log, streams: &'a [StreamName], fold: u32) -> Pending<'a, Vec<(StreamName, Snapshot)>> {
     Box::pin(async move {
         let mut found = Vec::new();
         match log {
@@ -119,12 +114,7 @@ pub fn read_many<'a>(
 ///
 /// # Errors
 /// [`LogError`]. Nothing is lost but time.
-pub fn write<'a>(
-    log: &'a Log,
-    stream: &'a StreamName,
-    fold: u32,
-    kept: &'a Snapshot,
-) -> BoxFuture<'a, Result<(), LogError>> {
+pub fn write<'a>(log: &'a Log, stream: &'a StreamName, fold: u32, kept: &'a Snapshot) -> Pending<'a, ()> {
     Box::pin(async move {
         let version = i64::try_from(kept.version).unwrap_or(i64::MAX);
         match log {

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use futures_util::future::BoxFuture;
 use midwatch_events::{
     Micros, Recorded, StreamName,
     leaf::{commitment, leaf_hash},
@@ -13,7 +12,7 @@ use midwatch_events::{
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::log::{Log, LogError};
+use crate::log::{Log, LogError, Pending};
 
 /// Events in a page.
 const PAGE: u32 = 1_024;
@@ -45,7 +44,7 @@ pub struct Bad {
 ///
 /// # Errors
 /// [`LogError`] where the ledger cannot be read; what does not hold is no error but an answer.
-pub fn verify(log: &Log) -> BoxFuture<'_, Result<Verified, LogError>> {
+pub fn verify(log: &Log) -> Pending<'_, Verified> {
     Box::pin(async move {
         let mut check = Check::default();
         let mut pages: VecDeque<JoinHandle<_>> = VecDeque::new();

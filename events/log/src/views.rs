@@ -38,7 +38,7 @@ use uuid::Uuid;
 pub use query::{Condition, Cursor, Order, Query, Row, Test};
 pub use table::{Cell, Column, KEY, Kind, RowWrite, Table};
 
-use crate::log::{LogError, Open};
+use crate::log::{LogError, Open, Pending};
 use generations::{Known, Listing, Make, State, Step, Swap};
 use postgres::PostgresViews;
 use query::{Dialect, Statement};
@@ -86,6 +86,9 @@ impl Attached {
     }
 }
 
+/// Keys, each with its row as it is stored.
+pub type Documents = Vec<(String, Vec<u8>)>;
+
 /// One generation of a projection's rows, to write them. It can go at any time, because a newer one took its place;
 /// then nothing is written any more, and [`Views::attach`] says what is to be done instead.
 #[derive(Clone, Debug)]
@@ -107,7 +110,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn open(url: &str, open: Open) -> BoxFuture<'_, Result<Self, LogError>> {
+    pub fn open(url: &str, open: Open) -> Pending<'_, Self> {
         Box::pin(async move {
             let backend = if url.starts_with("sqlite:") {
                 Backend::Sqlite(SqliteViews::open(url, open).await?)
@@ -130,7 +133,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn attach(&self, table: &'static Table) -> BoxFuture<'_, Result<Attached, LogError>> {
+    pub fn attach(&self, table: &'static Table) -> Pending<'_, Attached> {
         Box::pin(async move {
             table.check()?;
             let mut listing = self.listing(table).await?;
@@ -158,7 +161,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn begin_rebuild(&self, table: &'static Table) -> BoxFuture<'_, Result<Generation, LogError>> {
+    pub fn begin_rebuild(&self, table: &'static Table) -> Pending<'_, Generation> {
         Box::pin(async move {
             table.check()?;
             match self.make(table, Make::Rebuild).await? {
@@ -173,7 +176,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn swap<'a>(&'a self, generation: &'a Generation) -> BoxFuture<'a, Result<bool, LogError>> {
+    pub fn swap<'a>(&'a self, generation: &'a Generation) -> Pending<'a, bool> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Sqlite(views) => views.swap(generation.table, generation.number, Swap::Forward).await,
@@ -189,7 +192,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn restart(&self, table: &'static Table) -> BoxFuture<'_, Result<(), LogError>> {
+    pub fn restart(&self, table: &'static Table) -> Pending<'_, ()> {
         Box::pin(async move {
             let generation = self.begin_rebuild(table).await?;
             match &self.backend {
@@ -207,7 +210,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn discard(&self, generation: Generation) -> BoxFuture<'_, Result<(), LogError>> {
+    pub fn discard(&self, generation: Generation) -> Pending<'_, ()> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Sqlite(views) => views.discard(generation.table, generation.number).await,
@@ -223,7 +226,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn query<'a>(&'a self, table: &'static Table, query: &'a Query) -> BoxFuture<'a, Result<Vec<Row>, LogError>> {
+    pub fn query<'a>(&'a self, table: &'static Table, query: &'a Query) -> Pending<'a, Vec<Row>> {
         Box::pin(async move {
             let kind = table.kind(query.order.column)?;
             for _ in 0..READ_ATTEMPTS {
@@ -251,7 +254,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn get<'a>(&'a self, table: &'static Table, key: &'a str) -> BoxFuture<'a, Result<Option<Vec<u8>>, LogError>> {
+    pub fn get<'a>(&'a self, table: &'static Table, key: &'a str) -> Pending<'a, Option<Vec<u8>>> {
         Box::pin(async move {
             let query = Query {
                 filters: vec![Condition { column: KEY, is: Test::Eq(Cell::Text(key.to_owned())) }],
@@ -267,11 +270,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn count<'a>(
-        &'a self,
-        table: &'static Table,
-        filters: &'a [Condition],
-    ) -> BoxFuture<'a, Result<u64, LogError>> {
+    pub fn count<'a>(&'a self, table: &'static Table, filters: &'a [Condition]) -> Pending<'a, u64> {
         Box::pin(async move {
             for _ in 0..READ_ATTEMPTS {
                 let number = self.active(table).await?.number;
@@ -299,7 +298,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn as_of(&self, table: &'static Table) -> BoxFuture<'_, Result<(u64, Micros), LogError>> {
+    pub fn as_of(&self, table: &'static Table) -> Pending<'_, (u64, Micros)> {
         Box::pin(async move {
             for _ in 0..READ_ATTEMPTS {
                 let number = self.active(table).await?.number;
@@ -316,7 +315,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn health(&self, table: &'static Table) -> BoxFuture<'_, Result<Option<(u64, String)>, LogError>> {
+    pub fn health(&self, table: &'static Table) -> Pending<'_, Option<(u64, String)>> {
         Box::pin(async move {
             let listing = self.listing(table).await?;
             let Some(shown) = listing.writes(table.version).or_else(|| listing.active()) else {
@@ -330,7 +329,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn named_checkpoint<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<u64, LogError>> {
+    pub fn named_checkpoint<'a>(&'a self, name: &'a str) -> Pending<'a, u64> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Sqlite(views) => views.named_checkpoint(name).await,
@@ -346,7 +345,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn advance<'a>(&'a self, name: &'a str, from: u64, to: u64) -> BoxFuture<'a, Result<bool, LogError>> {
+    pub fn advance<'a>(&'a self, name: &'a str, from: u64, to: u64) -> Pending<'a, bool> {
         Box::pin(async move {
             let (from, to) = (signed(from)?, signed(to)?);
             match &self.backend {
@@ -364,13 +363,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn lead<'a>(
-        &'a self,
-        name: &'a str,
-        process: Uuid,
-        ttl_s: u32,
-        now: Micros,
-    ) -> BoxFuture<'a, Result<bool, LogError>> {
+    pub fn lead<'a>(&'a self, name: &'a str, process: Uuid, ttl_s: u32, now: Micros) -> Pending<'a, bool> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Sqlite(views) => views.lead(name, process, ttl_s, now).await,
@@ -385,7 +378,7 @@ impl Views {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn give_up<'a>(&'a self, name: &'a str, process: Uuid) -> BoxFuture<'a, Result<(), LogError>> {
+    pub fn give_up<'a>(&'a self, name: &'a str, process: Uuid) -> Pending<'a, ()> {
         Box::pin(async move {
             match &self.backend {
                 Backend::Sqlite(views) => views.give_up(name, process).await,
@@ -460,7 +453,7 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn checkpoint(&self) -> BoxFuture<'_, Result<Option<u64>, LogError>> {
+    pub fn checkpoint(&self) -> Pending<'_, Option<u64>> {
         Box::pin(async move { Ok(self.views.state(self.table, self.number).await?.map(|state| state.position)) })
     }
 
@@ -469,7 +462,7 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn load<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, Result<Option<Vec<(String, Vec<u8>)>>, LogError>> {
+    pub fn load<'a>(&'a self, keys: &'a [String]) -> Pending<'a, Option<Documents>> {
         Box::pin(async move {
             match &self.views.backend {
                 Backend::Sqlite(views) => views.load(self.table, self.number, keys).await,
@@ -489,13 +482,7 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`]; a write that does not fit the table is one too.
-    pub fn apply(
-        &self,
-        from: u64,
-        to: u64,
-        at: Micros,
-        writes: Vec<RowWrite>,
-    ) -> BoxFuture<'_, Result<bool, LogError>> {
+    pub fn apply(&self, from: u64, to: u64, at: Micros, writes: Vec<RowWrite>) -> Pending<'_, bool> {
         Box::pin(async move {
             if to <= from {
                 return Err(self.table.misused(format!("applied from {from} to {to}, which guards nothing")));
@@ -517,7 +504,7 @@ impl Generation {
     ///
     /// # Errors
     /// [`LogError`].
-    pub fn stop<'a>(&'a self, position: u64, error: &'a str) -> BoxFuture<'a, Result<(), LogError>> {
+    pub fn stop<'a>(&'a self, position: u64, error: &'a str) -> Pending<'a, ()> {
         Box::pin(async move {
             let position = signed(position)?;
             let error = error.replace('\0', "\u{fffd}");

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::{
     Decider as _,
     mutant::{Mutant, active},
@@ -22,6 +21,7 @@ use crate::{
     folds::{Loaded, load_many},
     handle::{Plan, TRIES, contended},
 };
+use midwatch_log::Pending;
 
 /// What a settle rests on, where it was read together with others moments ago. The append still stands on the versions.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +56,7 @@ impl Engine {
     /// # Errors
     /// The run's refusal ([`Refusal::RunEnded`](midwatch_commands::Refusal::RunEnded),
     /// [`Refusal::Stale`](midwatch_commands::Refusal::Stale)), or a fault.
-    pub fn settle<'a>(
-        &'a self,
-        run: RunId,
-        end: End,
-        origin: &'a Origin,
-    ) -> BoxFuture<'a, Result<Done<()>, EngineError>> {
+    pub fn settle<'a>(&'a self, run: RunId, end: End, origin: &'a Origin) -> Pending<'a, Done<()>, EngineError> {
         Box::pin(async move { self.settle_on(SettleOn::default(), run, end, origin).await })
     }
 

@@ -1,6 +1,5 @@
 //! Closing what nobody else closes.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::run::{DEADLINE_SLACK_S, End, Overdue, Run, UNTAKEN_S};
 use midwatch_events::{
     Actor, Micros, StreamName,
@@ -10,12 +9,13 @@ use midwatch_events::{
 use midwatch_projections::runs::RunRow;
 
 use crate::{Engine, EngineError, Origin, approvals, runs};
+use midwatch_log::Pending;
 
 /// Closes runs that nobody took in time, and runs long past their deadline, whoever holds them; lets approvals expire.
 ///
 /// # Errors
 /// A fault of the database.
-pub fn sweep(engine: &Engine) -> BoxFuture<'_, Result<(), EngineError>> {
+pub fn sweep(engine: &Engine) -> Pending<'_, (), EngineError> {
     Box::pin(async move {
         let now = engine.log().store_time().await?;
         approvals::sweep(engine, now).await?;

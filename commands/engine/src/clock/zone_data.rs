@@ -1,13 +1,15 @@
 //! Windows that were computed by older time-zone data, once for each release in a deployment.
 
-use futures_util::future::BoxFuture;
 use futures_util::{StreamExt as _, stream};
 use midwatch_commands::{
     calendar::{Schedule, tzdb_version},
     routine::{Routine, RoutineCommand},
 };
 use midwatch_events::{Actor, Micros, StreamName, id::RoutineId};
-use midwatch_log::views::{Cell, Condition, Order, Test};
+use midwatch_log::{
+    Pending,
+    views::{Cell, Condition, Order, Test},
+};
 use midwatch_projections::routines_list::{RoutineRow, RoutinesList};
 
 use crate::{Engine, EngineError, Origin, handle::handle, projector};
@@ -21,7 +23,7 @@ const LOOK_BACK_S: i64 = 3 * 3_600;
 ///
 /// # Errors
 /// A fault of the database.
-pub fn rearm(engine: &Engine) -> BoxFuture<'_, Result<(), EngineError>> {
+pub fn rearm(engine: &Engine) -> Pending<'_, (), EngineError> {
     Box::pin(async move {
         let name = format!("zone_data/{}", tzdb_version());
         if engine.views().named_checkpoint(&name).await? > 0 || engine.halt().await?.state.halted.is_some() {

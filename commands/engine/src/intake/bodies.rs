@@ -1,6 +1,5 @@
 //! Bodies: kept byte for byte, in the event or beside it, and read as their sender means them.
 
-use futures_util::future::BoxFuture;
 use midwatch_commands::Refusal;
 use midwatch_events::{
     StreamName,
@@ -9,7 +8,7 @@ use midwatch_events::{
     key::{Bytes, Digest},
     run::BlobRef,
 };
-use midwatch_log::blob;
+use midwatch_log::{Pending, blob};
 use sha2::{Digest as _, Sha256};
 
 use crate::{Engine, EngineError, reading};
@@ -19,7 +18,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database.
-    pub fn keep<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<BlobRef, EngineError>> {
+    pub fn keep<'a>(&'a self, bytes: &'a [u8]) -> Pending<'a, BlobRef, EngineError> {
         Box::pin(async move {
             let id = BlobId::new(uuid::Builder::from_random_bytes(self.world().random::<16>()).into_uuid());
             let salt = self.world().random::<16>();
@@ -38,7 +37,7 @@ impl Engine {
     ///
     /// # Errors
     /// A fault of the database, or bytes that are not what was kept.
-    pub fn kept<'a>(&'a self, reference: &'a BlobRef) -> BoxFuture<'a, Result<Option<Vec<u8>>, EngineError>> {
+    pub fn kept<'a>(&'a self, reference: &'a BlobRef) -> Pending<'a, Option<Vec<u8>>, EngineError> {
         Box::pin(async move {
             let Some(bytes) = blob::get(self.log(), reference.blob.uuid()).await? else { return Ok(None) };
             let digest = Sha256::new().chain_update(&reference.salt.0).chain_update(&bytes).finalize();
@@ -53,7 +52,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
-    pub fn reading(&self, delivery: DeliveryId) -> BoxFuture<'_, Result<Option<Vec<u8>>, EngineError>> {
+    pub fn reading(&self, delivery: DeliveryId) -> Pending<'_, Option<Vec<u8>>, EngineError> {
         Box::pin(async move {
             let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
             let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
@@ -72,7 +71,7 @@ impl Engine {
     ///
     /// # Errors
     /// There is no such delivery, or a fault.
-    pub fn body(&self, delivery: DeliveryId) -> BoxFuture<'_, Result<Option<Vec<u8>>, EngineError>> {
+    pub fn body(&self, delivery: DeliveryId) -> Pending<'_, Option<Vec<u8>>, EngineError> {
         Box::pin(async move {
             let events = self.log().read_stream(&StreamName::delivery(delivery), 1, 1).await?;
             let first = events.first().ok_or(Refusal::NotFound("delivery"))?;
