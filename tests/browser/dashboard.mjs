@@ -2,6 +2,7 @@
 // node dashboard.mjs ADDRESS SIGN_IN_PATH
 
 import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
 
 import { beyond, inaccessible, launch, open, picture } from "./browser.mjs";
 
@@ -218,7 +219,41 @@ const trigger = async () => {
   assert.equal((await second.json()).status, "accepted");
   await until(page.getByText("became a run").first());
   await page.getByRole("link", { name: "to the run" }).first().waitFor();
-  return pathOf();
+  return { hook: pathOf(), path, secret };
+};
+
+// Another kind of sender takes the place of the first, once its pasted sample verifies.
+const anotherSender = async ({ hook, path, secret }) => {
+  const key = "what-github-was-told";
+  const body = JSON.stringify({ ref: "refs/heads/main" });
+  const signature = (by) => `sha256=${createHmac("sha256", by).update(body).digest("hex")}`;
+  await go(hook);
+  await page.getByRole("link", { name: "Let another kind of sender post here…" }).click();
+  await page.getByLabel("Sender", { exact: true }).selectOption("github");
+  await page.getByLabel("The secret it signs with").fill(key);
+  await page.getByText("See whether a sample request of it verifies").click();
+  const headers = ["X-GitHub-Event: push", "X-GitHub-Delivery: 1"];
+  const sample = (by) => [...headers, `X-Hub-Signature-256: ${signature(by)}`, "", body].join("\n");
+  await page.getByLabel("Its headers, an empty line, its body").fill(sample("something else"));
+  await page.getByRole("button", { name: "See whether it verifies" }).click();
+  await page.getByText("It does not", { exact: true }).waitFor();
+  await accessible("a sample that does not verify");
+  await picture(page, "sender-refused");
+  await page.getByLabel("The secret it signs with").fill(key);
+  await page.getByLabel("Its headers, an empty line, its body").fill(sample(key));
+  await page.getByRole("button", { name: "See whether it verifies" }).click();
+  await page.getByText("It verifies", { exact: true }).waitFor();
+  await picture(page, "sender-verified");
+  await page.getByLabel("The secret it signs with").fill(key);
+  await page.getByRole("button", { name: "Let this sender post here" }).click();
+  await page.getByText("The old secret opens nothing any more.").waitFor();
+  await accessible("another sender");
+  const post = (given) => fetch(`${base}${path}`, { method: "POST", headers: { "content-type": "application/json", ...given }, body });
+  assert.equal((await post({ authorization: `Bearer ${secret}` })).status, 401);
+  const github = { "x-github-event": "push", "x-github-delivery": "2", "x-hub-signature-256": signature(key) };
+  assert.equal((await post(github)).status, 202);
+  await go(hook);
+  await page.getByText("GitHub", { exact: true }).first().waitFor();
 };
 
 const boundary = async () => {
@@ -298,7 +333,9 @@ try {
   await editsTheSchedule(routine);
   await pausesAndResumes(routine);
   await choosesTheirZone(routine);
-  const hook = await trigger();
+  const made = await trigger();
+  const { hook } = made;
+  await anotherSender(made);
   await boundary();
   const bot = await page.goto(`${base}/bots`).then(() => page.getByRole("link", { name: "Nightwatch" }).getAttribute("href"));
   const paths = [
@@ -315,6 +352,12 @@ try {
     ["triggers", "/triggers"],
     ["trigger", hook],
     ["trigger-new", "/triggers/new"],
+    ["trigger-sender", `${hook}/sender`],
+    ["trigger-intake", `${hook}/intake`],
+    ["deliveries", "/deliveries"],
+    ["redeliveries", "/redeliveries"],
+    ["notices", "/notices"],
+    ["approvals", "/approvals"],
     ["boundaries", "/boundaries"],
     ["boundary-edit", "/boundaries/edit"],
     ["bots", "/bots"],
