@@ -5,7 +5,6 @@
 
 mod looks;
 mod presence;
-mod shares;
 mod sweep;
 mod zone_data;
 

@@ -41,6 +41,7 @@ pub mod routines;
 pub mod runner;
 pub mod runs;
 pub mod secrets;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod tools;

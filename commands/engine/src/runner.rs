@@ -5,6 +5,7 @@
 
 mod ends;
 mod takes;
+pub(crate) mod waiting;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,12 +37,12 @@ use crate::{
     probes::Probes,
     processes::{RENEW, runner_is_there, runner_leaves},
     progress::{Progress, SILENCE},
-    runs,
     world::{Boxed, Clock, told},
 };
 
 use ends::{Ends, cut};
 use takes::take_all;
+use waiting::Waiting;
 
 /// Runs executed at once by one process.
 pub const RUNS_MAX: usize = 256;
@@ -50,8 +51,6 @@ const POLL: Duration = Duration::from_secs(1);
 const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// Events that come together are looked at together.
 const SETTLE: Duration = Duration::from_millis(10);
-/// Opened runs that a runner remembers while others are before them.
-const OPENED_MAX: usize = 10_000;
 /// How long a run that could not be taken is left alone.
 const AGAIN: Duration = Duration::from_secs(10);
 /// So many runs in a row that cannot be taken are the database's fault and not theirs.
@@ -118,7 +117,6 @@ pub fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Receiver<bo
         let beaten = engine.world().clock.monotonic();
         let (finished, ended) = mpsc::unbounded_channel();
         let (held, left_alone, half_taken) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let (opened, looked) = (BTreeMap::new(), None);
         let (watchman, present, probes) = (Watchman::default(), None, Probes::default());
         let runner = Runner {
             engine,
@@ -127,8 +125,7 @@ pub fn run(engine: Engine, executor: Arc<dyn Executor>, stop: watch::Receiver<bo
             left_alone,
             half_taken,
             finished,
-            opened,
-            looked,
+            opened: Waiting::default(),
             seen,
             beaten,
             present,
@@ -164,11 +161,8 @@ struct Runner {
     half_taken: BTreeSet<RunId>,
     /// Each run's task says here that it is over.
     finished: mpsc::UnboundedSender<RunId>,
-    /// Runs that were opened while we followed and wait for a runner, by the position of their opening; what is too much
-    /// to remember is found in the projection.
-    opened: BTreeMap<u64, RunId>,
-    /// When waiting runs were last looked for in the projection, in monotonic time.
-    looked: Option<Duration>,
+    /// Runs that were opened and wait for a runner.
+    opened: Waiting,
     /// Openings and endings were looked at up to this position.
     seen: u64,
     /// When leases were last renewed, in monotonic time.
@@ -213,11 +207,12 @@ impl Runner {
                     self.let_go(std::iter::once(run).chain(others));
                 }
                 () = told(&mut stop), if stopping.is_none() => stopping = Some(now),
-                () = self.engine.world().clock.sleep(POLL) => {}
+                () = self.engine.world().clock.sleep(self.opened.soon(&self.engine).map_or(POLL, |soon| soon.clamp(SETTLE, POLL))) => {}
                 _ = head.changed() => self.engine.world().clock.sleep(SETTLE).await,
             }
         }
         runner_leaves(&self.engine).await;
+        self.opened.leave(&self.engine).await;
         self.give_back().await;
     }
 
@@ -233,6 +228,7 @@ impl Runner {
             self.present = Some(now);
             runner_is_there(&self.engine).await;
         }
+        self.opened.say(&self.engine).await;
         self.probes.round(&self.engine, &self.executor).await;
     }
 
@@ -246,9 +242,6 @@ impl Runner {
             for event in &events {
                 let Some(run) = event.stream.uuid().map(RunId::new) else { continue };
                 match event.event_type.as_str() {
-                    "run.opened" if self.opened.len() < OPENED_MAX => {
-                        self.opened.insert(event.position, run);
-                    }
                     "run.opened" => {}
                     "run.taken" => {
                         gone.insert(run);
@@ -261,9 +254,8 @@ impl Runner {
                     }
                 }
             }
-            if !gone.is_empty() {
-                self.opened.retain(|_, run| !gone.contains(run));
-            }
+            self.opened.opened(&self.engine, &events).await;
+            self.opened.gone(&gone);
             let moved = scanned > self.seen;
             self.seen = scanned;
             if events.is_empty() || !moved {
@@ -282,7 +274,7 @@ impl Runner {
         }
         let now = self.engine.world().clock.monotonic();
         self.left_alone.retain(|_, until| now < *until);
-        let waiting = self.waiting(free, now).await?;
+        let waiting = self.waiting(free).await?;
         let waiting = waiting.into_iter().map(|run| (run, self.half_taken.contains(&run))).collect();
         let (mut faults, mut last) = (0, None);
         // All of them are looked at: those that were taken are this process's to work on, whatever became of the others.
@@ -304,26 +296,10 @@ impl Runner {
         last.filter(|_| faults >= FAULTS_MAX).map_or(Ok(()), Err)
     }
 
-    /// Runs to take, at most so many, the longest opened first. What was opened while we followed does not wait for the
-    /// projection; what was opened before we came, or could not be taken, is found in it.
-    async fn waiting(&mut self, free: usize, now: Duration) -> Result<Vec<RunId>, EngineError> {
+    /// Runs to take, at most so many.
+    async fn waiting(&mut self, free: usize) -> Result<Vec<RunId>, EngineError> {
         let mut waiting: Vec<RunId> = self.half_taken.iter().copied().take(free).collect();
-        while waiting.len() < free
-            && let Some((_, run)) = self.opened.pop_first()
-        {
-            waiting.push(run);
-        }
-        let due = self.looked.is_none_or(|looked| now.saturating_sub(looked) >= POLL);
-        if due && waiting.len() < free {
-            self.looked = Some(now);
-            let limit = u32::try_from(free).unwrap_or(u32::MAX);
-            let rows = runs::in_states(&self.engine, &["waiting"], limit).await?;
-            for run in rows.into_iter().map(|row| row.id) {
-                if waiting.len() < free && !waiting.contains(&run) {
-                    waiting.push(run);
-                }
-            }
-        }
+        self.opened.take(&self.engine, &mut waiting, free).await?;
         waiting.retain(|run| !self.held.contains_key(run) && !self.left_alone.contains_key(run));
         Ok(waiting)
     }

@@ -98,9 +98,11 @@ pub struct Generation {
     number: i64,
 }
 
-/// The longest lead, in seconds. One that would last longer was taken before the clock was set back: it is over, or
-/// nobody would lead until that time comes again.
-const LEAD_MAX_S: u32 = 60;
+/// The longest lead, in seconds; one that is asked for longer is as long as this.
+const LEAD_MAX_S: u32 = 90;
+/// One that would last longer than this, in seconds, was taken before the clock was set back: it is over, or nobody would
+/// lead until that time comes again. More than the longest lead, because clocks differ.
+const SET_BACK_S: u32 = 120;
 
 /// How often a reader looks again for the active generation when it was dropped under its hands.
 const READ_ATTEMPTS: u32 = 5;
@@ -365,6 +367,7 @@ impl Views {
     /// [`LogError`].
     pub fn lead<'a>(&'a self, name: &'a str, process: Uuid, ttl_s: u32, now: Micros) -> Pending<'a, bool> {
         Box::pin(async move {
+            let ttl_s = ttl_s.min(LEAD_MAX_S);
             match &self.backend {
                 Backend::Sqlite(views) => views.lead(name, process, ttl_s, now).await,
                 Backend::Postgres(views) => views.lead(name, process, ttl_s).await,

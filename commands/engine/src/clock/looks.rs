@@ -14,6 +14,7 @@ use midwatch_commands::{
 };
 use midwatch_events::{
     Actor, Micros, StreamName,
+    engine::Role,
     id::{BotId, RoutineId, TriggerId},
     routine::{MissedReason, SuspendCause},
 };
@@ -23,13 +24,13 @@ use midwatch_projections::due::{Due, DueRow};
 use super::{
     SLEEP_MAX,
     presence::{Presence, There},
-    shares::{Shares, Whose},
 };
 use crate::{
     Engine, EngineError, Origin,
     claims::{ReadAhead, Ticking, read_ahead},
     handle::handle,
     projector,
+    shares::{Patience, Shares, Whose},
     world::Boxed,
 };
 
@@ -44,6 +45,8 @@ const COMES: Duration = Duration::from_secs(1);
 /// How many that others have left are looked at beside one's own: none of them waits long for a clock that died, and of
 /// those that a slow one still works off few are raced for.
 const LEFT_MAX: usize = 64;
+/// Many that are due at once are worked off by all clocks, each at its own and at a few of the others'.
+const PATIENCE: Patience = Patience { left_after: Duration::from_secs(2), at_last: Duration::from_secs(10) };
 /// How soon a window that nobody can run is looked at again when somebody can.
 const HELD_SOON: Duration = Duration::from_secs(2);
 /// So many targets in a row that cannot be looked at are the database's fault and not theirs.
@@ -52,7 +55,7 @@ const FAULTS_MAX: u32 = 3;
 /// What the clock has looked at without finding anything to do, although the row is due: its window waits for its
 /// jitter, its turn or somebody to run it, its projection is behind, or it cannot be read. Without this memory it would
 /// look again and again.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Looks {
     quiet: BTreeMap<String, Quiet>,
     /// The position that the due rows are as of.
@@ -128,6 +131,13 @@ struct Pass {
     others: Option<Duration>,
     /// What others have left, to be looked at after what is our own.
     left: Vec<ToLook>,
+}
+
+impl Default for Looks {
+    fn default() -> Self {
+        let shares = Shares::new(Role::Clock, PATIENCE);
+        Self { quiet: BTreeMap::new(), reached: 0, behind: 0, presence: Presence::default(), shares }
+    }
 }
 
 impl Looks {

@@ -1,21 +1,22 @@
 //! Runners: every execution ends, however it goes, and a runner that is gone is given up.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use midwatch_commands::run::Run;
 use midwatch_events::{
     New, StreamName,
+    engine::Role,
     id::{ProcessId, RunId},
     run::{Outcome, Reason, RunContent, RunEvent},
 };
-use midwatch_log::lease;
+use midwatch_log::{Filter, lease};
 
 use super::support::{
     Does, Fast, Place, Roles, append, at_once, bot, done, due_routine, events, me, new_routine, run_now, until,
 };
 use crate::{
     Engine, projector,
-    runner::{self, Executor},
+    runner::{self, Executor, waiting::Waiting},
     runs,
 };
 
@@ -258,4 +259,42 @@ async fn a_run_of_a_runner_that_was_given_up_cannot_be_ended_by_it() {
     assert!(engine.settle(run, end(1), &me()).await.is_ok());
     let again = super::support::refused(engine.settle(run, end(1), &me()).await);
     assert_eq!(again, midwatch_commands::Refusal::RunEnded);
+}
+
+// What both take costs the slower one three ways to the database, for every run.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_runners_each_takes_its_own_runs_and_later_what_the_other_leaves() {
+    for place in Place::each().await {
+        let engines = [place.engine().await, place.engine().await];
+        let mut waiting = [Waiting::default(), Waiting::default()];
+        for (engine, waiting) in engines.iter().zip(&mut waiting) {
+            engine.start_process("test", &[Role::Runner]).await.unwrap();
+            waiting.say(engine).await;
+        }
+        let bot = bot(&engines[0]).await;
+        projector::catch_up(&engines[0]).await.unwrap();
+        let mut runs = BTreeSet::new();
+        for _ in 0..24 {
+            let routine = due_routine(&engines[0], bot).await;
+            runs.insert(run_now(&engines[0], routine).await);
+        }
+        // The projection knows of none of them: what is taken was seen in the ledger.
+        let opened = Filter { event_types: vec!["run.opened".to_owned()], ..Filter::default() };
+        let (opened, _) = engines[0].log().read_all(0, 500, &opened).await.unwrap();
+        let mut taken = [Vec::new(), Vec::new()];
+        for ((engine, waiting), taken) in engines.iter().zip(&mut waiting).zip(&mut taken) {
+            waiting.opened(engine, &opened).await;
+            waiting.take(engine, taken, 256).await.unwrap();
+        }
+        let [one, two] = taken.map(BTreeSet::from_iter);
+        assert!(one.is_disjoint(&two), "{}: {one:?} {two:?}", place.backend);
+        assert_eq!(&one | &two, runs, "{}", place.backend);
+
+        // The second does not come to it.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let mut left = Vec::new();
+        waiting[0].take(&engines[0], &mut left, 256).await.unwrap();
+        let left = BTreeSet::from_iter(left);
+        assert!(left.is_subset(&two) && left.len() == two.len().min(16), "{}: {left:?} {two:?}", place.backend);
+    }
 }

@@ -312,7 +312,7 @@ impl PostgresViews {
 
     pub(super) async fn lead(&self, name: &str, process: Uuid, ttl_s: u32) -> Result<bool, LogError> {
         let lead = sqlx::query(LEAD).bind(name).bind(process.to_string()).bind(f64::from(ttl_s));
-        let lead = lead.bind(f64::from(super::LEAD_MAX_S));
+        let lead = lead.bind(f64::from(super::SET_BACK_S));
         Ok(lead.execute(&self.pool).await.map_err(fault("lead"))?.rows_affected() == 1)
     }
 

@@ -6,7 +6,7 @@ use midwatch_events::Micros;
 use uuid::Uuid;
 
 use super::{
-    LEAD_MAX_S,
+    SET_BACK_S,
     generations::{Known, Listing, Make, State, Step, Swap},
     query::{Condition, Cursor, Order, Query, Row, Test},
     table::{Cell, Changes, KEY, Kept, Kind, Table},
@@ -97,7 +97,7 @@ impl Projections {
     }
 
     fn lead(&mut self, name: &str, process: Uuid, ttl_s: u32, now: Micros) -> bool {
-        let never = now.plus_s(i64::from(LEAD_MAX_S));
+        let never = now.plus_s(i64::from(SET_BACK_S));
         let over = |until: Micros| until <= now || until > never;
         let free = self.leaders.get(name).is_none_or(|(leader, until)| *leader == process || over(*until));
         if free {

@@ -260,7 +260,7 @@ impl SqliteViews {
 
     pub(super) async fn lead(&self, name: &str, process: Uuid, ttl_s: u32, now: Micros) -> Result<bool, LogError> {
         let expires = now.plus_s(i64::from(ttl_s));
-        let never = now.plus_s(i64::from(super::LEAD_MAX_S));
+        let never = now.plus_s(i64::from(super::SET_BACK_S));
         let lead = sqlx::query(LEAD).bind(name).bind(process.to_string()).bind(expires.0).bind(now.0).bind(never.0);
         Ok(lead.execute(&self.pools().await?.writer).await.map_err(fault("lead"))?.rows_affected() == 1)
     }

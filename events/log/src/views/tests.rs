@@ -658,6 +658,13 @@ async fn one_leads_until_its_time_is_up() {
             now = now.plus_s(2);
         }
         assert!(views.lead("runs", two, 60, now).await.unwrap(), "taken over");
+        for ttl_s in [65, LEAD_MAX_S, u32::MAX] {
+            assert!(views.lead("long", two, ttl_s, now).await.unwrap());
+            assert!(
+                !views.lead("long", one, 1, now.plus_s(-1)).await.unwrap(),
+                "its clock is a little behind: {ttl_s}"
+            );
+        }
         assert!(!views.lead("runs", one, 60, now).await.unwrap());
         views.give_up("runs", one).await.unwrap();
         assert!(!views.lead("runs", one, 60, now).await.unwrap(), "only its own lead can be given up");
