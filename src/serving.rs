@@ -8,6 +8,7 @@ use midwatch_gateway::{
     Gateway, GatewayOptions,
     child::Supervisor,
     dialer::{Dialer, Reach},
+    mcp_server::Agents,
     notices,
     tools::{command::Commands, mcp::Mcp},
 };
@@ -86,14 +87,16 @@ pub(crate) async fn start(engine: Engine, plan: &Plan) -> Result<Served, Failure
 async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
     let (stop, stopped) = watch::channel(false);
     let has = |role| plan.roles.contains(&role);
-    let executor = match has(Role::Runner) && !plan.halted {
-        true => Some(gateway(plan)?.executor()),
+    let gateway = match has(Role::Runner) && !plan.halted {
+        true => Some(gateway(plan)?),
         false => None,
     };
+    // Agents that run elsewhere come in by the web, and their calls are made here.
+    let agents = gateway.clone().filter(|_| has(Role::Web)).map(|gateway| Agents::new(gateway, engine.clone()));
     let dialer = Dialer::new(plan.reach, notices::PATIENCE)
         .map_err(|error| Failure::fault("notices", format!("notices cannot be posted: {error}")))?;
     let web = match has(Role::Web) {
-        true => Some(web(engine, plan, stopped.clone()).await?),
+        true => Some(web(engine, plan, agents.clone(), stopped.clone()).await?),
         false => None,
     };
     let roles: Vec<Role> = plan.roles.iter().copied().collect();
@@ -109,8 +112,11 @@ async fn start_roles(engine: &Engine, plan: &Plan) -> Result<Served, Failure> {
         tasks.spawn(named("notices", notices::run(engine.clone(), dialer.clone(), stopped.clone())));
         tasks.spawn(named("redeliverer", redeliveries::run(engine.clone(), stopped.clone())));
     }
-    if let Some(executor) = executor {
-        tasks.spawn(named("runner", runner::run(engine.clone(), executor, stopped.clone())));
+    if let Some(gateway) = gateway {
+        tasks.spawn(named("runner", runner::run(engine.clone(), gateway.executor(), stopped.clone())));
+    }
+    if let Some(agents) = agents {
+        tasks.spawn(named("desk of agents", agents.look_after(stopped.clone())));
     }
     tasks.spawn(named("memory of the highest position", remember(engine.clone(), stopped)));
     let address = web.as_ref().map(|web| web.listen);
@@ -132,9 +138,14 @@ fn gateway(plan: &Plan) -> Result<Gateway, Failure> {
     gateway.map_err(|error| Failure::fault("gateway", format!("the gateway cannot start: {error}")))
 }
 
-async fn web(engine: &Engine, plan: &Plan, stopped: watch::Receiver<bool>) -> Result<Serving, Failure> {
+async fn web(
+    engine: &Engine,
+    plan: &Plan,
+    agents: Option<Agents>,
+    stopped: watch::Receiver<bool>,
+) -> Result<Serving, Failure> {
     let settings = Settings { public_url: plan.public_url.clone() };
-    let app = App { engine: engine.clone(), settings: Arc::new(settings) };
+    let app = App { engine: engine.clone(), settings: Arc::new(settings), agents };
     Ok(server::serve(app, plan.listen, plan.hooks_listen, stopped).await?)
 }
 

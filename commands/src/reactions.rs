@@ -117,6 +117,7 @@ fn of_user(event: &UserEvent) -> Vec<Reaction> {
         | UserEvent::SignedIn { .. }
         | UserEvent::SignedOut { .. }
         | UserEvent::TokenIssued { .. }
+        | UserEvent::BotTokenIssued { .. }
         | UserEvent::TokenRevoked { .. }
         | UserEvent::EvidenceGranted {}
         | UserEvent::EvidenceWithdrawn {}

@@ -83,6 +83,13 @@ impl Recording {
                     unknown.get_or_insert_with(|| name.to_owned());
                 }
             });
+            if let Some(name) = secret_in(&step.arguments) {
+                return Err(format!(
+                    "step {} has an argument {name}, which is named like a secret; a recording must not carry one: \
+                     leave it out, and let the tool find it where it is kept",
+                    at + 1
+                ));
+            }
             if let Some(name) = unknown {
                 return Err(format!("step {} uses {{{{{name}}}}}, but the recording has no such variable", at + 1));
             }
@@ -106,9 +113,7 @@ impl Recording {
 
 impl Variable {
     fn check(&self, name: &str) -> Result<(), String> {
-        let lower = name.to_lowercase();
-        let telling = ["password", "passwd", "secret", "token", "api_key", "apikey", "credential"];
-        if self.secret || telling.iter().any(|word| lower.contains(word)) {
+        if self.secret || is_telling(name) {
             return Err(format!(
                 "the variable {name} is a secret, or is named like one; a recording must not carry one"
             ));
@@ -134,6 +139,46 @@ impl Variable {
             }
             Some(value) => Ok(value.to_string()),
         }
+    }
+}
+
+/// What the names of secrets hold, without case and separators.
+const TELLING: [&str; 13] = [
+    "accesskey",
+    "apikey",
+    "authorization",
+    "bearer",
+    "cookie",
+    "credential",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "secret",
+    "signingkey",
+    "token",
+];
+
+fn is_telling(name: &str) -> bool {
+    let plain: String = name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
+    TELLING.iter().any(|word| plain.contains(word))
+}
+
+/// A name at any depth that says that a secret stands under it, and something does that could be one: a number, a yes or
+/// a no is none.
+fn secret_in(value: &Value) -> Option<&str> {
+    let holds = |value: &Value| match value {
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    };
+    match value {
+        Value::Array(items) => items.iter().find_map(secret_in),
+        Value::Object(members) => members.iter().find_map(|(name, member)| {
+            if is_telling(name) && holds(member) { Some(name.as_str()) } else { secret_in(member) }
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
 
@@ -194,6 +239,9 @@ mod tests {
         let plan = recording.plan(Some(&body)).unwrap();
         assert_eq!(plan[0].arguments, serde_json::json!({"path": "{{body}}.txt", "contents": "17"}));
         assert!(recording.plan(None).unwrap_err().contains("/commits/0"));
+        // What only counts, or says yes, is no secret, whatever it is called.
+        let counts = r#"{"steps":[{"tool":"t","arguments":{"max_tokens":100,"token":"","cookies":false}}]}"#;
+        assert!(Recording::parse(counts).is_ok());
     }
 
     #[test]
@@ -205,6 +253,8 @@ mod tests {
             (r#"{"steps":[{"tool":"t","arguments":{"a":"{{x}}"}}]}"#, "no such variable"),
             (r#"{"steps":[{"tool":"t","arguments":{}}],"variables":{"api_token":{"value":"x"}}}"#, "secret"),
             (r#"{"steps":[{"tool":"t","arguments":{}}],"variables":{"a":{"value":"x","secret":true}}}"#, "secret"),
+            (r#"{"steps":[{"tool":"t","arguments":{"a":[{"API-Key":"x"}]}}]}"#, "argument API-Key"),
+            (r#"{"steps":[{"tool":"t","arguments":{"headers":{"authorization":["x"]}}}]}"#, "authorization"),
             (r#"{"steps":[{"tool":"t","arguments":{}}],"variables":{"a":{}}}"#, "either"),
             (r#"{"steps":[{"tool":"t","arguments":{},"extra":1}]}"#, "extra"),
         ] {

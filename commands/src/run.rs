@@ -140,6 +140,13 @@ pub enum RunCommand {
         /// The store's time.
         now: Micros,
     },
+    /// Whoever made a call waits no more: what was asked about it is withdrawn.
+    WithdrawCall {
+        /// The runner's take.
+        take: u32,
+        /// The call.
+        call: CallId,
+    },
     /// A call has an outcome.
     EndCall {
         /// The runner's take.
@@ -322,6 +329,7 @@ impl Run {
             | RunCommand::Ask { .. }
             | RunCommand::AnswerApproval { .. }
             | RunCommand::ExpireApproval { .. }
+            | RunCommand::WithdrawCall { .. }
             | RunCommand::EndCall { .. }
             | RunCommand::FailAttempt { .. }
             | RunCommand::End(_) => vec![],
@@ -420,6 +428,10 @@ impl Decider for Run {
             RunCommand::ExpireApproval { approval, now } => {
                 self.live()?;
                 self.expire(approval, now)?
+            }
+            RunCommand::WithdrawCall { take, call } => {
+                self.held(take)?;
+                self.withdraw_call(call)
             }
             RunCommand::EndCall { take, call, result, result_digest, result_bytes, duration_us, content } => {
                 self.held(take)?;

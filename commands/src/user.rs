@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use midwatch_events::{
     Micros, New, StreamName,
-    id::{TokenId, UserId},
+    id::{BotId, TokenId, UserId},
     key::Digest,
     user::{Access, EvidencePart, UserContent, UserEvent},
 };
@@ -27,6 +27,9 @@ pub struct User {
     pub sessions: BTreeMap<Digest, Micros>,
     /// SHA-256 of the token's secret.
     pub secret: Option<Digest>,
+    /// The Bot whose tools the token opens, and to whom its agent's runs belong.
+    #[serde(default)]
+    pub agent: Option<(BotId, UserId)>,
     /// The token opens nothing any more.
     pub revoked: bool,
     /// Whether they may read what senders sent and Bots were told, where that was said; else their role says it.
@@ -79,6 +82,19 @@ pub enum UserCommand {
         /// SHA-256 of its secret.
         secret: Digest,
     },
+    /// Make a token for an agent that runs elsewhere.
+    IssueBotToken {
+        /// The token.
+        token: TokenId,
+        /// What it is for.
+        name: String,
+        /// Whose tools it opens.
+        bot: BotId,
+        /// To whom its agent's runs belong.
+        owner: UserId,
+        /// SHA-256 of its secret.
+        secret: Digest,
+    },
     /// Close a token.
     RevokeToken,
     /// Let a person do nothing any more.
@@ -107,7 +123,7 @@ impl Decider for User {
     type Event = UserEvent;
     type Command = UserCommand;
 
-    const FOLD_VERSION: u32 = 3;
+    const FOLD_VERSION: u32 = 4;
 
     fn decide(&self, command: UserCommand) -> Result<Vec<New<UserEvent>>, Refusal> {
         Ok(match command {
@@ -139,6 +155,14 @@ impl Decider for User {
                 named("token", &name)?;
                 let facts = UserEvent::TokenIssued { token, role, secret };
                 vec![New::with(facts, UserContent::TokenIssued { name })]
+            }
+            UserCommand::IssueBotToken { token, name, bot, owner, secret } => {
+                if self.token.is_some() {
+                    return Err(Refusal::Exists("token"));
+                }
+                named("token", &name)?;
+                let facts = UserEvent::BotTokenIssued { token, bot, owner, secret };
+                vec![New::with(facts, UserContent::BotTokenIssued { name })]
             }
             UserCommand::AllowEvidence(allowed) => {
                 self.role.ok_or(Refusal::NotFound("person or token"))?;
@@ -182,6 +206,11 @@ impl Decider for User {
                 self.token = Some(*token);
                 self.secret = Some(*secret);
                 self.role = Some(*role);
+            }
+            UserEvent::BotTokenIssued { token, bot, owner, secret } => {
+                self.token = Some(*token);
+                self.secret = Some(*secret);
+                self.agent = Some((*bot, *owner));
             }
             UserEvent::TokenRevoked { .. } => self.revoked = true,
             UserEvent::Revoked { .. } => {

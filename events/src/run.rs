@@ -441,6 +441,8 @@ pub enum WorkKind {
     Instruction,
     /// Tool steps are replayed without a model.
     Recording,
+    /// An agent that runs elsewhere makes calls; nothing is done here by itself.
+    Session,
 }
 
 /// Why a run runs.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     codec::Family,
-    id::{TokenId, UserId},
+    id::{BotId, TokenId, UserId},
     key::Digest,
     time::Micros,
 };
@@ -57,6 +57,18 @@ pub enum UserEvent {
         /// SHA-256 of its secret.
         secret: Digest,
     },
+    /// A token was made with which an agent that runs elsewhere uses a Bot's tools, and nothing else.
+    #[serde(rename = "user.bot_token_issued/1")]
+    BotTokenIssued {
+        /// The token.
+        token: TokenId,
+        /// Whose tools.
+        bot: BotId,
+        /// To whom the runs belong that its agent makes.
+        owner: UserId,
+        /// SHA-256 of its secret.
+        secret: Digest,
+    },
     /// A token no longer opens anything.
     #[serde(rename = "user.token_revoked/1")]
     TokenRevoked {
@@ -97,6 +109,12 @@ pub enum UserContent {
     /// Beside [`UserEvent::TokenIssued`].
     #[serde(rename = "user.token_issued/1")]
     TokenIssued {
+        /// What the token is for, as given.
+        name: String,
+    },
+    /// Beside [`UserEvent::BotTokenIssued`].
+    #[serde(rename = "user.bot_token_issued/1")]
+    BotTokenIssued {
         /// What the token is for, as given.
         name: String,
     },

@@ -16,6 +16,8 @@ use midwatch_events::{
     run::{ApprovalRequested, Approvers, Decision, DecisionKind, RefusalCause, RunContent},
 };
 
+use tokio::sync::watch;
+
 use crate::{
     canonical::canonical,
     decide::{Call, Stop, Weighed},
@@ -107,6 +109,30 @@ pub(crate) fn request(
 /// The words of what is asked: target and arguments, secrets redacted.
 pub(crate) fn words(resolved: &Resolved) -> RunContent {
     RunContent::ApprovalRequested { fingerprint: resolved.readable.clone(), arguments: resolved.recorded.to_string() }
+}
+
+/// As [`wait`]; false when whoever made the call is gone meanwhile, and what it asked is withdrawn.
+///
+/// # Errors
+/// [`Stop`]: the run has ended meanwhile.
+pub(crate) async fn wait_while(
+    job: &Job,
+    decision: &Decision,
+    gone: Option<&mut watch::Receiver<bool>>,
+) -> Result<bool, Stop> {
+    let Some(gone) = gone else { return wait(job, decision).await.map(|()| true) };
+    tokio::select! {
+        biased;
+        () = told(gone) => {}
+        waited = wait(job, decision) => return waited.map(|()| true),
+    }
+    job.engine.withdraw_call(job.run, job.take, decision.call).await?;
+    Ok(false)
+}
+
+/// Comes back when it became true; who could say so being gone is that too.
+pub(crate) async fn told(said: &mut watch::Receiver<bool>) {
+    let _ = said.wait_for(|said| *said).await;
 }
 
 /// Comes back when the call has to be judged again: there is an answer, time is up, or another boundary is in force.

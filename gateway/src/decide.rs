@@ -24,6 +24,7 @@ use midwatch_events::{
     run::{Decision, DecisionKind, RefusalCause, RunContent, Verdict},
 };
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::{
     Gateway, act, approval,
@@ -166,11 +167,32 @@ impl Gateway {
         }
     }
 
+    /// As [`Gateway::call`], for somebody who may go away while a person is asked: `gone` becomes true then, and what
+    /// was asked is withdrawn. What acts by then goes on to its outcome.
+    ///
+    /// # Errors
+    /// [`Stop`]: the run cannot go on, and the call did not act.
+    pub async fn call_while(&self, job: &Job, call: Call, gone: watch::Receiver<bool>) -> Result<Answer, Stop> {
+        match self.pass_while(job, &call, Some(gone)).await? {
+            Passed::Allowed(decided) => act::act(self, job, &call, *decided).await,
+            Passed::Refused(answer) => Ok(answer),
+        }
+    }
+
     /// Takes one call to its decision, and no further. Where a rule says to ask, this waits for the answer.
     ///
     /// # Errors
     /// [`Stop`]: the run cannot go on.
     pub(crate) async fn pass(&self, job: &Job, call: &Call) -> Result<Passed, Stop> {
+        self.pass_while(job, call, None).await
+    }
+
+    async fn pass_while(
+        &self,
+        job: &Job,
+        call: &Call,
+        mut gone: Option<watch::Receiver<bool>>,
+    ) -> Result<Passed, Stop> {
         let id = CallId::new(job.engine.world().uuid());
         let mut counts = None;
         loop {
@@ -180,7 +202,11 @@ impl Gateway {
                 DecisionKind::Allowed => return Ok(Passed::Allowed(Box::new(decided))),
                 DecisionKind::Refused => return Ok(Passed::Refused(refused(&decided))),
                 // Whatever came of asking, the call is judged again: by the boundary that is in force then.
-                DecisionKind::Asked => approval::wait(job, &decided.decision).await?,
+                DecisionKind::Asked => {
+                    if !approval::wait_while(job, &decided.decision, gone.as_mut()).await? {
+                        return Ok(Passed::Refused(withdrawn(&decided)));
+                    }
+                }
             }
             counts = Some(decided.counts);
         }
@@ -509,6 +535,13 @@ fn attempted(job: &Job, id: CallId, basis: &Basis, resolved: &Resolved) -> Attem
         now: basis.now,
         window_s: job.engine.repeat_window_s(),
     }
+}
+
+/// Whoever asked went away before a person answered.
+fn withdrawn(decided: &Decided) -> Answer {
+    let reason = "the call was withdrawn while it waited for a person, because whoever made it went away".to_owned();
+    let text = json!({"ok": false, "refused": true, "reason": reason, "rule": decided.decision.rule}).to_string();
+    Answer { kind: AnswerKind::Refused, text, sentence: Some(reason), circles: false }
 }
 
 /// A refusal reaches the Bot as a result it can read.

@@ -49,6 +49,8 @@ impl Executor for Work {
             let done = match job.opened.work {
                 WorkKind::Recording => Box::pin(recorded::run(&gateway, &job)).await,
                 WorkKind::Instruction => Box::pin(instruction::run(&gateway, &job)).await,
+                // Held by the process that its agent came to, which took it as it was opened.
+                WorkKind::Session => return failed(Reason::Error, "An agent's session is not executed.".to_owned()),
             };
             done.unwrap_or_else(|stop| stopped(&stop))
         })

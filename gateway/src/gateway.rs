@@ -94,7 +94,8 @@ impl Gateway {
     }
 
     /// How MCP servers are reached, if they are.
-    pub(crate) fn mcp(&self) -> Option<&Mcp> {
+    #[must_use]
+    pub fn mcp(&self) -> Option<&Mcp> {
         self.inner.options.mcp.as_ref()
     }
 

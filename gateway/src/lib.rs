@@ -12,6 +12,7 @@ pub mod child;
 pub mod decide;
 pub mod dialer;
 pub mod executor;
+pub mod mcp_server;
 pub mod notices;
 pub mod publish;
 pub mod redact;

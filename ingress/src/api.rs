@@ -14,6 +14,7 @@ pub(crate) mod boundary;
 pub(crate) mod deliveries;
 pub(crate) mod halt;
 pub(crate) mod live;
+pub(crate) mod mcp_servers;
 pub(crate) mod notices;
 pub(crate) mod openapi;
 mod paging;

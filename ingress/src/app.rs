@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use midwatch_engine::Engine;
+use midwatch_gateway::mcp_server::Agents;
 use tokio::sync::watch;
 
 /// One process's web role. Cheap to clone.
@@ -12,6 +13,8 @@ pub struct App {
     pub engine: Engine,
     /// How it is set up.
     pub settings: Arc<Settings>,
+    /// The agents that make calls here; none in a process that makes no calls.
+    pub agents: Option<Agents>,
 }
 
 /// How the web role is set up.

@@ -19,6 +19,7 @@ mod halt;
 mod limits_form;
 mod listing;
 mod live;
+mod mcp_servers;
 mod names;
 mod notices;
 mod redeliveries;
@@ -112,6 +113,12 @@ pub fn routes() -> Router<App> {
         .route("/bots/{id}/tools", post(bots::change_tools))
         .route("/bots/{id}/stop", post(bots::stop))
         .route("/bots/{id}/retire", post(bots::retire))
+        .route("/mcp-servers", get(mcp_servers::page).post(mcp_servers::add))
+        .route("/mcp-servers/{server}", get(mcp_servers::server))
+        .route("/mcp-servers/{server}/look", post(mcp_servers::look_at))
+        .route("/mcp-servers/{server}/accept", post(mcp_servers::accept))
+        .route("/mcp-servers/{server}/drop", post(mcp_servers::drop_tool))
+        .route("/mcp-servers/{server}/remove", post(mcp_servers::remove))
         .route("/notices", get(notices::page).post(notices::add))
         .route("/notices/receivers/{id}", get(notices::receiver))
         .route("/notices/receivers/{id}/remove", post(notices::remove))

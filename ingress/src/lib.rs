@@ -9,6 +9,7 @@ pub mod auth;
 pub mod dashboard;
 pub mod error;
 mod hooks;
+mod mcp;
 mod metrics;
 mod router;
 pub mod senders;

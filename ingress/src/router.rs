@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderName, HeaderValue, StatusCode, header},
     middleware::{from_fn_with_state, map_request, map_response},
     response::Response,
-    routing::{delete, get, post, put},
+    routing::{any, delete, get, post, put},
 };
 use futures_util::{StreamExt as _, stream};
 use serde_json::json;
@@ -17,14 +17,14 @@ use tokio::time::sleep;
 
 use crate::{
     api::{
-        approvals, audit, bots, boundary, deliveries, halt, live, notices, openapi, routines, runs, schedules, senders,
-        status, triggers,
+        approvals, audit, bots, boundary, deliveries, halt, live, mcp_servers, notices, openapi, routines, runs,
+        schedules, senders, status, triggers,
     },
     app::{App, Stopping},
     auth, dashboard,
     error::{Kind, Problem},
     hooks::{self, Doors},
-    metrics,
+    mcp, metrics,
 };
 
 /// Longest body the API takes, in bytes.
@@ -37,6 +37,7 @@ pub(crate) fn everything(app: App, doors: Arc<Doors>, stopping: Stopping) -> Rou
     let api = api_v1(&app);
     dashboard::routes()
         .nest("/api/v1", api)
+        .route("/mcp", any(mcp::serve))
         .route("/ready", get(status::ready))
         .route("/metrics", get(metrics::show))
         .with_state(app)
@@ -67,6 +68,11 @@ fn api_v1(app: &App) -> Router<App> {
         .route("/bots/{id}/retire", post(bots::retire))
         .route("/bots/{id}/stop", post(bots::stop))
         .route("/bots/{id}/tools", post(bots::change_tools))
+        .route("/mcp-servers", get(mcp_servers::list).post(mcp_servers::add))
+        .route("/mcp-servers/{server}", delete(mcp_servers::remove))
+        .route("/mcp-servers/{server}/tools", get(mcp_servers::tools))
+        .route("/mcp-servers/{server}/accept", post(mcp_servers::accept))
+        .route("/mcp-servers/{server}/drop", post(mcp_servers::drop_tools))
         .route("/schedules/preview", post(schedules::preview))
         .route("/routines", get(routines::list).post(routines::create))
         .route("/routines/{id}", get(routines::show).patch(routines::edit).delete(routines::remove))

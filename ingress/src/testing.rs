@@ -119,7 +119,7 @@ impl Server {
         tokio::spawn(projector::run(engine.clone(), stopping.clone()));
         tokio::spawn(reactor::run(engine.clone(), stopping.clone()));
         let settings = Arc::new(Settings { public_url });
-        let app = App { engine: engine.clone(), settings };
+        let app = App { engine: engine.clone(), settings, agents: None };
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let serving = serve_within(app, any, Some(any), stopping, limits).await.unwrap();
         let (_, token) = engine.issue_token("tests", Access::Admin, &by()).await.unwrap().value;

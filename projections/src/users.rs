@@ -5,7 +5,7 @@
 
 use midwatch_events::{
     AnyEvent, Micros, Recorded,
-    id::{TokenId, UserId},
+    id::{BotId, TokenId, UserId},
     key::Digest,
     user::{Access, UserContent, UserEvent},
 };
@@ -62,8 +62,11 @@ pub struct TokenRow {
     pub id: TokenId,
     /// What it is for; absent also when that was erased.
     pub name: Option<String>,
-    /// What it may do.
-    pub role: Access,
+    /// What it may do over the API; none for an agent's.
+    pub role: Option<Access>,
+    /// The Bot whose tools an agent uses with it.
+    #[serde(default)]
+    pub bot: Option<BotId>,
     /// SHA-256 of its secret.
     pub secret: Digest,
     /// Who made it.
@@ -138,7 +141,7 @@ impl Projection for People {
 
     const TABLE: Table = Table {
         name: "people",
-        version: 3,
+        version: 4,
         columns: &[("kind", Kind::Text), ("hash", Kind::Text), ("name", Kind::Text), ("expires", Kind::Int)],
         indexes: &[&["kind", "hash"], &["kind", "name"], &["kind", "expires"]],
     };
@@ -190,7 +193,9 @@ fn touched(event: &UserEvent, recorded: &Recorded) -> Vec<String> {
         UserEvent::SignedIn { link, session, .. } => own.chain([link_key(*link), session_key(*session)]).collect(),
         UserEvent::SignedOut { session } => own.chain([session_key(*session)]).collect(),
         UserEvent::Revoked { user } => vec![user_key(*user)],
-        UserEvent::TokenIssued { token, .. } | UserEvent::TokenRevoked { token } => vec![token_key(*token)],
+        UserEvent::TokenIssued { token, .. }
+        | UserEvent::BotTokenIssued { token, .. }
+        | UserEvent::TokenRevoked { token } => vec![token_key(*token)],
         // The stream is a person's or a token's, and its name is the row's key.
         UserEvent::EvidenceGranted {} | UserEvent::EvidenceWithdrawn {} => vec![recorded.stream.to_string()],
         UserEvent::EvidenceRead { .. } => Vec::new(),
@@ -200,7 +205,9 @@ fn touched(event: &UserEvent, recorded: &Recorded) -> Vec<String> {
 fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserContent>, recorded: &Recorded) {
     let at = recorded.recorded_at;
     let name = content.map(|content| match content {
-        UserContent::Invited { name } | UserContent::TokenIssued { name } => name.clone(),
+        UserContent::Invited { name } | UserContent::TokenIssued { name } | UserContent::BotTokenIssued { name } => {
+            name.clone()
+        }
     });
     match event {
         UserEvent::Invited { user, role } => {
@@ -218,16 +225,13 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
             rows.put(&user_key(*user), PeopleRow::User(row));
         }
         UserEvent::TokenIssued { token, role, secret } => {
-            let row = TokenRow {
-                id: *token,
-                name,
-                role: *role,
-                secret: *secret,
-                issued_by: recorded.actor.clone(),
-                issued_at: at,
-                reads_evidence: *role == Access::Admin,
-                revoked_at: None,
-            };
+            let row = token_row(*token, name, *secret, recorded);
+            let reads_evidence = *role == Access::Admin;
+            let row = TokenRow { role: Some(*role), reads_evidence, ..row };
+            rows.put(&token_key(*token), PeopleRow::Token(row));
+        }
+        UserEvent::BotTokenIssued { token, bot, secret, .. } => {
+            let row = TokenRow { bot: Some(*bot), ..token_row(*token, name, *secret, recorded) };
             rows.put(&token_key(*token), PeopleRow::Token(row));
         }
         UserEvent::TokenRevoked { token } => rows.change(&token_key(*token), |row| {
@@ -261,6 +265,20 @@ fn user(rows: &mut Rows<PeopleRow>, event: &UserEvent, content: Option<&UserCont
     }
 }
 
+fn token_row(id: TokenId, name: Option<String>, secret: Digest, recorded: &Recorded) -> TokenRow {
+    TokenRow {
+        id,
+        name,
+        role: None,
+        bot: None,
+        secret,
+        issued_by: recorded.actor.clone(),
+        issued_at: recorded.recorded_at,
+        reads_evidence: false,
+        revoked_at: None,
+    }
+}
+
 fn of_person(rows: &mut Rows<PeopleRow>, user: UserId, event: &UserEvent, recorded: &Recorded) {
     // Nobody signs in who was not invited.
     let Some(PeopleRow::User(person)) = rows.get(&user_key(user)) else { return };
@@ -285,6 +303,7 @@ fn of_person(rows: &mut Rows<PeopleRow>, user: UserId, event: &UserEvent, record
         UserEvent::SignedOut { session } => rows.remove(&session_key(*session)),
         UserEvent::Invited { .. }
         | UserEvent::TokenIssued { .. }
+        | UserEvent::BotTokenIssued { .. }
         | UserEvent::TokenRevoked { .. }
         | UserEvent::Revoked { .. }
         | UserEvent::EvidenceGranted {}

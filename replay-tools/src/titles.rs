@@ -191,6 +191,7 @@ fn of_user(event: &UserEvent) -> String {
         UserEvent::SignedIn { .. } => "Person signed in".to_owned(),
         UserEvent::SignedOut { .. } => "Person signed out".to_owned(),
         UserEvent::TokenIssued { role, .. } => format!("Token made for {}", spaced(role)),
+        UserEvent::BotTokenIssued { bot, .. } => format!("Token made for an agent that uses the tools of Bot {bot}"),
         UserEvent::TokenRevoked { .. } => "Token revoked".to_owned(),
         UserEvent::Revoked { .. } => "Person revoked".to_owned(),
         UserEvent::EvidenceGranted {} => "May read what senders sent and Bots were told".to_owned(),

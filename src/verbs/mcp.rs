@@ -4,12 +4,12 @@
 use std::{collections::BTreeMap, env, io::Read as _, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use midwatch_commands::boundary::{Accepted, Server, ToolsCommand};
+use midwatch_commands::boundary::ToolsCommand;
 use midwatch_engine::Engine;
 use midwatch_gateway::{
     child::Supervisor,
     dialer::Reach,
-    tools::mcp::{Mcp as Reached, NewPlace, Offered, Place, Way, definition_text, name_of},
+    tools::mcp::{Difference, Line, LookError, Looked, Mcp as Reached, NewPlace, Place, Terms, Way, name_of},
 };
 use serde_json::{Value, json};
 
@@ -67,6 +67,13 @@ pub(crate) struct Add {
     /// Give the program this variable of the environment as it is now; its value is kept sealed
     #[arg(long = "env", value_name = "NAME", conflicts_with = "url")]
     variables: Vec<String>,
+    /// How long it may take to be there, and for each call [default: 30 and 55]
+    #[arg(long, value_name = "SECONDS")]
+    timeout_s: Option<u32>,
+    /// Its program touches nothing but the Bot's workspace and the system's programs: `offline` reaches nothing over TCP
+    /// either, `network` what this machine does [default: it may do what Midwatch's account may]
+    #[arg(long, value_name = "HOW", value_parser = ["offline", "network"], conflicts_with = "url")]
+    confined: Option<String>,
     /// The program and its arguments, after `--`. It runs once per Bot, in that Bot's workspace
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -99,7 +106,9 @@ impl Add {
             Some(url) => Way::Http { url },
             None => Way::Stdio { command: self.command },
         };
-        let (server, new) = (self.name, NewPlace { way, environment, token });
+        let network = |how: String| if how == "offline" { "none" } else { "any" }.to_owned();
+        let terms = Terms { timeout_s: self.timeout_s, confined: self.confined.map(network) };
+        let (server, new) = (self.name, NewPlace { way, environment, token, terms });
         let added = joining::write(globals, async |engine, origin| {
             let nonce = engine.world().random();
             let kept = new.kept(&server, engine.secrets()?, nonce);
@@ -145,59 +154,45 @@ async fn list(globals: &Globals) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How a tool that is offered, was accepted, or both, stands.
-fn state(server: &Server, offered: &Offered, tool: &str) -> &'static str {
-    match (offered.get(tool), server.tools.get(tool)) {
-        (Some(defined), Some(accepted)) if definition_text(defined) == accepted.definition => "accepted",
-        (Some(_), Some(_)) => "changed",
-        (Some(_), None) => "new",
-        (None, _) => "gone",
-    }
-}
-
 async fn tools(globals: &Globals, name: &str) -> Result<ExitCode, Failure> {
     // With the deployment's key: what the server has to know is sealed under it.
-    let (server, offered) = joining::write(globals, async |engine, _| Box::pin(look(engine, name)).await).await?;
-    let names: std::collections::BTreeSet<&String> = offered.keys().chain(server.tools.keys()).collect();
-    let rows: Vec<Value> = names
-        .into_iter()
-        .map(|tool| {
-            let accepted = server.tools.get(tool);
-            let was: Option<Value> = accepted.and_then(|accepted| serde_json::from_str(&accepted.definition).ok());
-            let reads = accepted.is_some_and(|accepted| accepted.reads);
+    let lines = joining::write(globals, async |engine, _| Ok(Box::pin(look(engine, name)).await?.lines())).await?;
+    let rows: Vec<Value> = lines
+        .iter()
+        .map(|line| {
             json!({
-                "tool": tool,
-                "name": name_of(name, tool),
-                "state": state(&server, &offered, tool),
-                "reads": reads,
-                "offered": offered.get(tool),
-                "accepted": was,
+                "tool": line.tool,
+                "name": line.name,
+                "state": line.standing.as_str(),
+                "reads": line.reads,
+                "digest": line.digest,
+                "offered": line.offered,
+                "accepted": line.accepted,
             })
         })
         .collect();
-    globals.output().answer(&rows, || shown(&rows))?;
+    globals.output().answer(&rows, || shown(&lines))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A table, and below it what changed, line by line.
-fn shown(rows: &[Value]) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+fn shown(lines: &[Line]) -> String {
     let mut table = Table::new(&["TOOL", "STATE", "DESCRIPTION"]);
     let mut changes = String::new();
-    for row in rows {
-        let said = if row["offered"].is_null() { &row["accepted"] } else { &row["offered"] };
-        let description: String = text(&said["description"]).split_whitespace().collect::<Vec<_>>().join(" ");
-        table.row(vec![text(&row["name"]), text(&row["state"]), description.chars().take(80).collect()]);
-        if row["state"] == "changed" {
-            changes.push_str(&format!("\n{} was accepted as\n", text(&row["name"])));
-            for (name, before) in row["accepted"].as_object().into_iter().flatten() {
-                if row["offered"][name] != *before {
-                    changes.push_str(&format!("- {name}: {before}\n+ {name}: {}\n", row["offered"][name]));
-                }
-            }
-            for (name, now) in row["offered"].as_object().into_iter().flatten() {
-                if row["accepted"].get(name).is_none() {
-                    changes.push_str(&format!("+ {name}: {now}\n"));
+    for line in lines {
+        let said = line.offered.as_ref().or(line.accepted.as_ref());
+        let description = said.and_then(|said| said["description"].as_str()).unwrap_or_default();
+        let description = description.split_whitespace().collect::<Vec<_>>().join(" ");
+        let state = line.standing.as_str().to_owned();
+        table.row(vec![line.name.clone(), state, description.chars().take(80).collect()]);
+        let differences = line.differences();
+        if !differences.is_empty() {
+            changes.push_str(&format!("\n{} was accepted as\n", line.name));
+        }
+        for Difference { member, before, now } in differences {
+            for (sign, value) in [("-", before), ("+", now)] {
+                if let Some(value) = value {
+                    changes.push_str(&format!("{sign} {member}: {value}\n"));
                 }
             }
         }
@@ -205,36 +200,23 @@ fn shown(rows: &[Value]) -> String {
     table.or("It offers no tools.") + &changes
 }
 
-async fn look(engine: &Engine, name: &str) -> Result<(Server, Offered), Failure> {
-    let servers = engine.tool_servers().await?.state.servers;
-    let server = servers.get(name).cloned().ok_or_else(|| {
-        let sentence = format!("there is no MCP server `{name}`; `midwatch mcp list` shows those there are");
-        Failure::bad_request("no_server", sentence)
-    })?;
-    let unreachable = |sentence| Failure::fault("mcp_server", sentence);
-    let place = Place::read(name, &server.place, engine.secrets()?).map_err(unreachable)?;
-    // It is asked what it offers, and nothing else: it sees no Bot's files.
-    let nowhere = env::temp_dir().join(format!("midwatch-mcp-{}", engine.world().uuid()));
-    std::fs::create_dir(&nowhere).map_err(|error| unreachable(error.to_string()))?;
+async fn look(engine: &Engine, name: &str) -> Result<Looked, Failure> {
     let reached = Reached::new(Supervisor::this_binary(), Reach::Private);
-    let offered = Box::pin(reached.look(&place, nowhere.clone())).await;
-    // What it left there is nobody's.
-    let _ = std::fs::remove_dir_all(&nowhere);
-    Ok((server, offered.map_err(unreachable)?))
+    Box::pin(reached.visit(engine, name)).await.map_err(|error| match error {
+        LookError::Unknown(_) => Failure::bad_request("no_server", error.to_string()),
+        LookError::Unreachable(sentence) => Failure::fault("mcp_server", sentence),
+        LookError::Engine(error) => error.into(),
+    })
 }
 
 async fn accept(globals: &Globals, name: &str, tools: &[String], all: bool, reads: bool) -> Result<ExitCode, Failure> {
     let done = joining::write(globals, async |engine, origin| {
-        let (_, offered) = Box::pin(look(engine, name)).await?;
-        if let Some(missing) = tools.iter().find(|tool| !offered.contains_key(*tool)) {
-            let there: Vec<_> = offered.keys().map(String::as_str).collect();
-            let sentence = format!("{name} does not offer `{missing}`; it offers {}", there.join(", "));
-            return Err(Failure::bad_request("no_tool", sentence));
-        }
-        let wanted = offered.iter().filter(|(tool, _)| all || tools.contains(tool));
-        let accepted = wanted
-            .map(|(tool, defined)| (tool.clone(), Accepted { definition: definition_text(defined), reads }))
-            .collect::<Vec<_>>();
+        let looked = Box::pin(look(engine, name)).await?;
+        let wanted = looked.offered.keys().filter(|tool| all || tools.contains(tool)).cloned();
+        let missing = tools.iter().filter(|tool| !looked.offered.contains_key(*tool)).cloned();
+        let wanted: Vec<_> = wanted.chain(missing).map(|tool| (tool, None)).collect();
+        let accepted = looked.to_accept(&wanted, reads);
+        let accepted = accepted.map_err(|sentence| Failure::bad_request("no_tool", sentence))?;
         let names: Vec<_> = accepted.iter().map(|(tool, _)| name_of(name, tool)).collect();
         let command = ToolsCommand::Accept { server: name.to_owned(), tools: accepted };
         let position = engine.change_tools(command, origin, None).await?.position;

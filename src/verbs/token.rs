@@ -1,10 +1,10 @@
-//! `midwatch token`: secrets by which programs use the API.
+//! `midwatch token`: secrets by which programs use the API, and agents that run elsewhere a Bot's tools.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use midwatch_engine::evidence::Reader;
-use midwatch_events::id::TokenId;
+use midwatch_events::id::{BotId, TokenId, UserId};
 use midwatch_log::views::Order;
 use midwatch_projections::users::{People, PeopleRow, TokenRow};
 use serde_json::{Value, json};
@@ -28,9 +28,15 @@ pub(crate) enum Token {
         /// What it is for
         #[arg(long)]
         name: String,
-        /// What it may do
-        #[arg(long, value_enum, default_value_t = Role::Member)]
+        /// What it may do over the API
+        #[arg(long, value_enum, default_value_t = Role::Member, conflicts_with = "bot")]
         role: Role,
+        /// Opens this Bot's tools at /mcp, for an agent that runs elsewhere, and nothing of the API
+        #[arg(long, value_parser = id::<midwatch_events::id::Bot>)]
+        bot: Option<BotId>,
+        /// Whose the agent's runs are [default: the first admin's]
+        #[arg(long, value_name = "USER", requires = "bot", value_parser = id::<midwatch_events::id::User>)]
+        owner: Option<UserId>,
     },
     /// All tokens, never their secrets
     List,
@@ -51,7 +57,8 @@ pub(crate) enum Token {
 impl Token {
     pub(crate) async fn run(self, globals: &Globals) -> Result<ExitCode, Failure> {
         match self {
-            Self::Add { name, role } => add(globals, &name, role).await,
+            Self::Add { name, role, bot: None, .. } => add(globals, &name, role).await,
+            Self::Add { name, bot: Some(bot), owner, .. } => add_for_bot(globals, &name, bot, owner).await,
             Self::List => list(globals).await,
             Self::Evidence { token, what } => evidence(globals, Reader::Token(token), &token.to_string(), &what).await,
             Self::Revoke { token } => revoke(globals, token).await,
@@ -65,6 +72,19 @@ async fn add(globals: &Globals, name: &str, role: Role) -> Result<ExitCode, Fail
     let (id, secret) = done.await?.value;
     globals.output().answer(&json!({ "id": id, "secret": secret }), || {
         format!("{secret}\nThis is token {id}; its secret is shown this once.")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn add_for_bot(globals: &Globals, name: &str, bot: BotId, owner: Option<UserId>) -> Result<ExitCode, Failure> {
+    let done =
+        joining::write(globals, async |engine, origin| Ok(engine.issue_bot_token(name, bot, owner, origin).await?));
+    let (id, secret) = done.await?.value;
+    globals.output().answer(&json!({ "id": id, "secret": secret, "bot": bot }), || {
+        format!(
+            "{secret}\nThis is token {id}, for the tools of Bot {bot} at /mcp; its secret is shown this once. An agent \
+             sends it as `Authorization: Bearer`, in a header and nowhere else."
+        )
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -88,7 +108,7 @@ async fn list(globals: &Globals) -> Result<ExitCode, Failure> {
             table.row(vec![
                 row.id.to_string(),
                 dash(row.name.as_deref()),
-                word(row.role),
+                row.bot.map_or_else(|| dash(row.role.map(word)), |bot| format!("agent of Bot {bot}")),
                 row.issued_at.to_string(),
                 row.issued_by.clone(),
                 dash(row.revoked_at),
@@ -104,6 +124,7 @@ fn listed(row: &TokenRow) -> Value {
         "id": row.id,
         "name": row.name,
         "role": row.role,
+        "bot": row.bot,
         "issued_by": row.issued_by,
         "issued_at": row.issued_at.to_string(),
         "revoked_at": row.revoked_at.map(|at| at.to_string()),

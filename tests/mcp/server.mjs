@@ -1,11 +1,12 @@
 // An MCP server for what real ones do not do on demand: its tool's definition is what the file $DEFINITION says, `wait`
 // sleeps for as long as it is told in a child that leaves its session, `tell` gives back its environment, `ask` wants
-// more before it answers, `break` says an error.
+// more before it answers, `break` says an error. It says when its definition changed, unless it is told to be `quiet`.
 import { spawn } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, watchFile, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const definition = process.argv[2];
+const quiet = process.argv[3] === "quiet";
 const said = () => (existsSync(definition) ? readFileSync(definition, "utf8").trim() : "Waits");
 const tool = (name, description, properties = {}) => ({
   name,
@@ -15,6 +16,11 @@ const tool = (name, description, properties = {}) => ({
 });
 const answer = (id, result) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\n");
 const text = (value) => ({ content: [{ type: "text", text: String(value) }] });
+
+if (!quiet) {
+  const changed = JSON.stringify({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
+  watchFile(definition, { interval: 50 }, () => process.stdout.write(changed + "\n"));
+}
 
 const calls = {
   wait: (id, { seconds }) => {
@@ -31,7 +37,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   if (method === "initialize") {
     answer(id, {
       protocolVersion: params.protocolVersion,
-      capabilities: { tools: { listChanged: true } },
+      capabilities: { tools: quiet ? {} : { listChanged: true } },
       serverInfo: { name: "ours", version: "1" },
     });
   } else if (method === "tools/list") {

@@ -1,6 +1,7 @@
 //! The whole program: the real binary, real databases, real payloads, and `kill -9`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod agents;
 mod alertmanager;
 mod commands;
 mod deployment;
@@ -13,5 +14,6 @@ mod mcp;
 mod operated;
 mod payloads;
 mod place;
+mod secrets;
 mod senders;
 mod soaked;

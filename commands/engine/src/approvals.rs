@@ -6,7 +6,7 @@ use midwatch_commands::{
 };
 use midwatch_events::{
     Actor, Micros, StreamName,
-    id::{ApprovalId, RunId},
+    id::{ApprovalId, CallId, RunId},
     key::Digest,
 };
 use midwatch_log::{
@@ -105,6 +105,22 @@ impl Engine {
             let expired =
                 handle::<Run>(self, &stream, &origin, None, |_| Ok(RunCommand::ExpireApproval { approval, now })).await;
             match expired {
+                Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// Withdraws what a call asks: whoever made it waits no more. What has its answer keeps it.
+    ///
+    /// # Errors
+    /// A fault.
+    pub fn withdraw_call(&self, run: RunId, take: u32, call: CallId) -> Pending<'_, (), EngineError> {
+        Box::pin(async move {
+            let stream = StreamName::run(run);
+            let origin = Origin::of(Actor::Engine).within(&stream);
+            let withdraw = |_: &Run| Ok(RunCommand::WithdrawCall { take, call });
+            match handle::<Run>(self, &stream, &origin, None, withdraw).await {
                 Ok(_) | Err(EngineError::Refused(_)) => Ok(()),
                 Err(error) => Err(error),
             }

@@ -6,6 +6,7 @@
 //! * [`filters`] says which deliveries a trigger wants; [`redeliveries`] lets some run once more.
 //! * The roles: [`clock`] claims windows, [`reactor`] lets follow what follows, [`runner`] executes runs under
 //!   [`leases`], [`projector`] keeps the projections.
+//! * [`sessions`]: runs of agents that run elsewhere, held by the process they came to.
 //! * [`deployment`]: whose ledger this is; a copy starts nothing.
 //!
 //! The engine reaches the world only through the log, the views, a [`world::World`] and an [`runner::Executor`].
@@ -41,6 +42,7 @@ pub mod routines;
 pub mod runner;
 pub mod runs;
 pub mod secrets;
+pub mod sessions;
 mod shares;
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,24 @@
 //! People and tokens: links, sessions, and who a request comes from.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use midwatch_commands::user::{User, UserCommand};
+use midwatch_commands::{
+    bot::Bot,
+    user::{User, UserCommand},
+};
 use midwatch_events::{
     Actor, StreamName,
-    id::{TokenId, UserId},
+    id::{BotId, TokenId, UserId},
     key::Digest,
     user::Access,
 };
-
-use crate::{Done, Engine, EngineError, Origin, Request, deployment::first_admin, handle::handle, secrets::hashed};
 use midwatch_log::Pending;
+
+use crate::{
+    Done, Engine, EngineError, Origin, Request,
+    deployment::first_admin,
+    handle::{handle, handle_for},
+    secrets::hashed,
+};
 
 /// How long a one-time link is good, in seconds.
 pub const LINK_S: i64 = 3_600;
@@ -42,6 +50,22 @@ pub struct Caller {
     /// The session they came with; none for a token.
     pub session: Option<Digest>,
 }
+
+/// An agent that runs elsewhere, by its token. It is nobody the API knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// The token it came with.
+    pub token: TokenId,
+    /// Whose tools it uses.
+    pub bot: BotId,
+    /// To whom its runs belong.
+    pub owner: UserId,
+}
+
+/// What a token's secret begins with: one for the API.
+const API_PREFIX: &str = "mwt_";
+/// One for an agent.
+const AGENT_PREFIX: &str = "mwb_";
 
 impl Engine {
     /// Makes a one-time sign-in link's secret for a person; the first admin, if nobody is named.
@@ -149,8 +173,7 @@ impl Engine {
     ) -> Pending<'a, Done<(TokenId, String)>, EngineError> {
         Box::pin(async move {
             let token = TokenId::new(self.world().uuid());
-            let secret =
-                format!("mwt_{}_{}", token.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()));
+            let secret = self.token_secret(API_PREFIX, token);
             let hash = hashed(&secret);
             let done = handle::<User>(self, &StreamName::token(token), origin, None, |_| {
                 Ok(UserCommand::IssueToken { token, name: name.to_owned(), role, secret: hash })
@@ -158,6 +181,37 @@ impl Engine {
             .await?;
             Ok(done.with((token, secret)))
         })
+    }
+
+    /// Makes a token with which an agent that runs elsewhere uses a Bot's tools; the answer is the only time its secret
+    /// is known. Its runs belong to `owner`, or to the first admin.
+    ///
+    /// # Errors
+    /// A bad name, no such Bot or person, or one that is gone; or a fault.
+    pub fn issue_bot_token<'a>(
+        &'a self,
+        name: &'a str,
+        bot: BotId,
+        owner: Option<UserId>,
+        origin: &'a Origin,
+    ) -> Pending<'a, Done<(TokenId, String)>, EngineError> {
+        Box::pin(async move {
+            let owner = self.owner(owner).await?;
+            self.load::<Bot>(&StreamName::bot(bot)).await?.state.workable()?;
+            let token = TokenId::new(self.world().uuid());
+            let secret = self.token_secret(AGENT_PREFIX, token);
+            let hash = hashed(&secret);
+            let who = (Some(bot), Some(owner));
+            let done = handle_for::<User>(self, who, &StreamName::token(token), origin, None, |_| {
+                Ok(UserCommand::IssueBotToken { token, name: name.to_owned(), bot, owner, secret: hash })
+            })
+            .await?;
+            Ok(done.with((token, secret)))
+        })
+    }
+
+    fn token_secret(&self, prefix: &str, token: TokenId) -> String {
+        format!("{prefix}{}_{}", token.uuid().simple(), URL_SAFE_NO_PAD.encode(self.world().random::<32>()))
     }
 
     /// Closes a token for good.
@@ -196,13 +250,29 @@ impl Engine {
     /// A fault of the database.
     pub fn caller_by_token<'a>(&'a self, secret: &'a str) -> Pending<'a, Option<Caller>, EngineError> {
         Box::pin(async move {
-            let Some(token) = secret.strip_prefix("mwt_").and_then(|rest| rest.get(..32)) else { return Ok(None) };
-            let Ok(token) = token.parse::<TokenId>() else { return Ok(None) };
-            let stream = StreamName::token(token);
-            let state = self.load::<User>(&stream).await?.state;
-            let good = !state.revoked && state.secret == Some(hashed(secret));
-            Ok(state.role.filter(|_| good).map(|role| Caller { actor: Actor::Token(token), role, session: None }))
+            let Some((token, state)) = self.token(API_PREFIX, secret).await? else { return Ok(None) };
+            Ok(state.role.map(|role| Caller { actor: Actor::Token(token), role, session: None }))
         })
+    }
+
+    /// Which agent a token belongs to; none for any token that opens nothing, and for those of the API.
+    ///
+    /// # Errors
+    /// A fault of the database.
+    pub fn agent_by_token<'a>(&'a self, secret: &'a str) -> Pending<'a, Option<Agent>, EngineError> {
+        Box::pin(async move {
+            let Some((token, state)) = self.token(AGENT_PREFIX, secret).await? else { return Ok(None) };
+            Ok(state.agent.map(|(bot, owner)| Agent { token, bot, owner }))
+        })
+    }
+
+    /// A token that opens something, by its secret.
+    async fn token(&self, prefix: &str, secret: &str) -> Result<Option<(TokenId, User)>, EngineError> {
+        let Some(token) = secret.strip_prefix(prefix).and_then(|rest| rest.get(..32)) else { return Ok(None) };
+        let Ok(token) = token.parse::<TokenId>() else { return Ok(None) };
+        let state = self.load::<User>(&StreamName::token(token)).await?.state;
+        let good = !state.revoked && state.secret == Some(hashed(secret));
+        Ok(good.then_some((token, state)))
     }
 }
 

@@ -173,6 +173,12 @@ impl Run {
         open.map(|approval| approval.answered(ApprovalAnswer::Withdrawn)).collect()
     }
 
+    /// What a call asked is withdrawn: whoever made it is gone. Another call that waits for the same asks anew.
+    pub(super) fn withdraw_call(&self, call: CallId) -> Vec<New<RunEvent>> {
+        let open = self.approvals.iter().filter(|approval| approval.answer.is_none() && approval.asked.call == call);
+        open.map(|approval| approval.answered(ApprovalAnswer::Withdrawn)).collect()
+    }
+
     /// A judged call, with what is asked about it, if anybody is. What the call asked before it was judged anew is
     /// withdrawn, unless it still waits for that.
     pub(super) fn judged(

@@ -460,10 +460,11 @@ fn boundary(dice: &mut Dice) -> BoundaryEvent {
 }
 
 fn user(dice: &mut Dice) -> UserEvent {
-    match dice.roll(0..=8) {
+    match dice.roll(0..=9) {
         6 => UserEvent::EvidenceGranted {},
         7 => UserEvent::EvidenceWithdrawn {},
         8 => UserEvent::EvidenceRead { subject: String::new(), part: EvidencePart::Body },
+        9 => UserEvent::BotTokenIssued { token: dice.id(), bot: dice.id(), owner: dice.id(), secret: dice.digest() },
         0 => UserEvent::Invited { user: dice.id(), role: Access::Admin },
         1 => UserEvent::LinkIssued { link: dice.digest(), expires_us: dice.instant() },
         2 => UserEvent::SignedIn { link: dice.digest(), session: dice.digest(), expires_us: dice.instant() },

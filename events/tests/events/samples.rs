@@ -817,6 +817,7 @@ fn user(d: &mut Draw) -> Vec<(StreamName, New<UserEvent>)> {
     let subject = StreamName::delivery(d.id(DELIVERY)).to_string();
     let part = d.one_of(&[EvidencePart::Body, EvidencePart::Prompt]);
     let issued = UserEvent::TokenIssued { token, role, secret: d.digest(0x90) };
+    let of_bot = UserEvent::BotTokenIssued { token, bot: d.id(BOT), owner: user, secret: d.digest(0x95) };
     vec![
         (StreamName::user(user), new(d, UserEvent::Invited { user, role }, UserContent::Invited { name })),
         (StreamName::user(user), UserEvent::LinkIssued { link: d.digest(0x80), expires_us: d.at(3_600) }.into()),
@@ -825,7 +826,8 @@ fn user(d: &mut Draw) -> Vec<(StreamName, New<UserEvent>)> {
             UserEvent::SignedIn { link: d.digest(0x80), session: d.digest(0x85), expires_us: d.at(86_400) }.into(),
         ),
         (StreamName::user(user), UserEvent::SignedOut { session: d.digest(0x85) }.into()),
-        (StreamName::token(token), new(d, issued, UserContent::TokenIssued { name: purpose })),
+        (StreamName::token(token), new(d, issued, UserContent::TokenIssued { name: purpose.clone() })),
+        (StreamName::token(token), new(d, of_bot, UserContent::BotTokenIssued { name: purpose })),
         (StreamName::token(token), UserEvent::TokenRevoked { token }.into()),
         (StreamName::user(user), UserEvent::Revoked { user }.into()),
         (StreamName::user(user), UserEvent::EvidenceGranted {}.into()),

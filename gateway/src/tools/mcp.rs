@@ -6,6 +6,7 @@
 //! Bot to another.
 
 mod connection;
+mod look;
 mod place;
 
 use std::{
@@ -25,7 +26,8 @@ use super::{Intent, ToolDefinition, ToolResult};
 use crate::{canonical::canonical, child::Supervisor, dialer::Reach};
 
 pub use connection::Connection;
-pub use place::{NewPlace, Place, Way};
+pub use look::{Difference, Line, LookError, Looked, Standing};
+pub use place::{NewPlace, Place, Terms, Way};
 
 /// What the names of all MCP tools begin with.
 const PREFIX: &str = "mcp__";
@@ -181,7 +183,7 @@ impl Mcp {
         }
         // Called off in the middle, the server may go on with it for as long as it is there.
         let mut unfinished = Unfinished { connection: Some(&connection) };
-        let called = connection.call(tool, arguments, CALL_MAX).await;
+        let called = connection.call(tool, arguments).await;
         unfinished.connection = None;
         called
     }

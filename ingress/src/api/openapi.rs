@@ -7,8 +7,8 @@ use utoipa::{
 };
 
 use super::{
-    approvals, audit, bots, boundary, deliveries, halt, live, notices, routines, runs, schedules, senders, shapes,
-    status, triggers,
+    approvals, audit, bots, boundary, deliveries, halt, live, mcp_servers, notices, routines, runs, schedules, senders,
+    shapes, status, triggers,
 };
 use crate::auth::SESSION_COOKIE;
 
@@ -29,6 +29,12 @@ use crate::auth::SESSION_COOKIE;
         bots::retire,
         bots::change_tools,
         bots::stop,
+        mcp_servers::list,
+        mcp_servers::add,
+        mcp_servers::tools,
+        mcp_servers::accept,
+        mcp_servers::drop_tools,
+        mcp_servers::remove,
         schedules::preview,
         schedules::windows,
         routines::list,

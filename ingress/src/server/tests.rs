@@ -17,7 +17,7 @@ use crate::{
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_in_use_is_one_clear_sentence() {
     let server = Server::start().await;
-    let app = App { engine: server.engine.clone(), settings: Arc::new(Settings::default()) };
+    let app = App { engine: server.engine.clone(), settings: Arc::new(Settings::default()), agents: None };
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let (_stop, stopping) = watch::channel(false);
     let taken = serve(app.clone(), server.listen, None, stopping.clone()).await.unwrap_err().to_string();

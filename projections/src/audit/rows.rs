@@ -292,11 +292,17 @@ impl AuditRow {
 
     fn user(&mut self, event: &UserEvent, content: Option<&UserContent>) {
         let name = content.map(|content| match content {
-            UserContent::Invited { name } | UserContent::TokenIssued { name } => name.as_str(),
+            UserContent::Invited { name }
+            | UserContent::TokenIssued { name }
+            | UserContent::BotTokenIssued { name } => name.as_str(),
         });
         self.subject = match event {
             UserEvent::Invited { role, .. } | UserEvent::TokenIssued { role, .. } => {
                 Some(name.map_or_else(|| word(role), |name| format!("{name}, {}", word(role))))
+            }
+            UserEvent::BotTokenIssued { bot, .. } => {
+                self.bot = Some(*bot);
+                Some(name.map_or_else(|| "agent".to_owned(), |name| format!("{name}, agent")))
             }
             UserEvent::TokenRevoked { token } => Some(token.to_string()),
             UserEvent::EvidenceRead { subject, part } => Some(format!("{} of {subject}", word(part))),

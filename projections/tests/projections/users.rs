@@ -70,7 +70,7 @@ fn a_token_is_found_by_its_secrets_hash_and_says_when_it_was_revoked() {
         .values()
         .find(|(_, cells)| cells[..2] == [Cell::text("token"), Cell::Text("90".repeat(32))]);
     let PeopleRow::Token(row) = serde_json::from_slice(&found.unwrap().0).unwrap() else { panic!() };
-    assert_eq!((row.id, row.role, row.revoked_at), (token, Access::Auditor, None));
+    assert_eq!((row.id, row.role, row.revoked_at), (token, Some(Access::Auditor), None));
     assert_eq!(row.issued_by, format!("user:{}", ada()));
     story.at(7).is(&stream, UserEvent::TokenRevoked { token });
     let PeopleRow::Token(row) = story.row(View::People, token_key(token)) else { panic!() };

@@ -109,6 +109,7 @@ fn opened(out: &mut String, opening: &Opening) {
     let label = match opening.work {
         WorkKind::Instruction => "instruction",
         WorkKind::Recording => "recording",
+        WorkKind::Session => "session",
     };
     words(out, label, opening.told.as_ref());
     line(out, &format!("at most {} s and {} turns", opening.deadline_s, opening.max_turns));

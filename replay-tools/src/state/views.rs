@@ -263,7 +263,7 @@ pub(super) fn trigger(state: &Trigger) -> Value {
 }
 
 pub(super) fn user(state: &User) -> Value {
-    let User { id, token, role, links, sessions, secret, revoked, evidence: _ } = state;
+    let User { id, token, role, links, sessions, secret, agent, revoked, evidence: _ } = state;
     let expiring = |all: &std::collections::BTreeMap<Digest, Micros>| -> Map<String, Value> {
         all.iter().map(|(digest, until)| (digest.to_string(), json!(until.to_string()))).collect()
     };
@@ -274,6 +274,7 @@ pub(super) fn user(state: &User) -> Value {
         "links": expiring(links),
         "sessions": expiring(sessions),
         "secret_digest": secret,
+        "agent": agent.map(|(bot, owner)| json!({ "bot": bot, "owner": owner })),
         "revoked": revoked,
     })
 }

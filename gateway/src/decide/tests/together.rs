@@ -155,6 +155,62 @@ async fn everything_stops_under_load_and_what_was_decided_is_listed() {
     }
 }
 
+/// A run, and then a Bot, is stopped from one process while five others decide.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_and_a_bot_stop_while_five_processes_decide() {
+    for (name, url, _guard) in testing::fresh_urls().await {
+        let home = TempDir::new().unwrap();
+        let admin = Process::new(&url, &home, World::system()).await;
+        for all_of_a_bot in [false, true] {
+            let bot = bot(&admin.engine).await;
+            let one = admin.job(bot).await;
+            let mut callers = tokio::task::JoinSet::new();
+            for n in 0..5 {
+                let process = Process::new(&url, &home, World::system()).await;
+                let job = match all_of_a_bot {
+                    true => process.job(bot).await,
+                    false => Job { engine: process.engine.clone(), ..one.clone() },
+                };
+                callers.spawn(async move {
+                    for m in 0.. {
+                        let arguments = Ok(json!({"path": format!("{n}-{}.txt", m % 5), "contents": "x"}));
+                        let call = Call { tool: WRITE.to_owned(), arguments, step: None, whose: Whose::Ours };
+                        if let Err(stop) = process.gateway.call(&job, call).await {
+                            assert!(matches!(stop, Stop::Lost(_)), "{stop}");
+                            return;
+                        }
+                    }
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let stopped = match all_of_a_bot {
+                true => admin.engine.stop_bot(bot, &me()).await.unwrap(),
+                false => admin.engine.cancel_run(one.run, &me()).await.unwrap(),
+            };
+            callers.join_all().await;
+            assert_eq!(stopped.value.runs.len(), if all_of_a_bot { 6 } else { 1 }, "{name}");
+            let (events, _) = admin.engine.log().read_all(0, 100_000, &Filter::default()).await.unwrap();
+            let (mut calls, mut unknown) = (0, BTreeSet::<CallId>::new());
+            for event in &events {
+                match AnyEvent::decode(event).unwrap() {
+                    AnyEvent::Run(RunEvent::ToolCallDecided(decision), _) if decision.bot == bot => {
+                        assert!(event.position < stopped.position, "{name}: decided after the answer");
+                        calls += 1;
+                    }
+                    AnyEvent::Run(RunEvent::ToolCallEnded { decision, result: CallResult::Unknown, .. }, _)
+                        if decision.bot == bot =>
+                    {
+                        unknown.insert(decision.call);
+                    }
+                    _ => {}
+                }
+            }
+            assert!(calls > 5, "{name}: {calls} calls");
+            assert_eq!(stopped.value.calls.into_iter().collect::<BTreeSet<_>>(), unknown, "{name}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stopping_a_bot_leaves_the_others_alone() {
     let (url, _guard) = testing::fresh_sqlite();

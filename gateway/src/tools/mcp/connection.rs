@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{CONNECT_MAX, Offered, Place, ToolResult, Way};
+use super::{Offered, Place, ToolResult, Way, place::Terms};
 use crate::{
     child::{Program, Running, Supervisor},
     dialer::{self, Reach},
@@ -45,6 +45,7 @@ const DATA_MAX: usize = 1_024;
 pub struct Connection {
     service: RunningService<RoleClient, Client>,
     running: Option<Running>,
+    terms: Terms,
     changed: Arc<AtomicBool>,
     ended: AtomicBool,
     listed: Mutex<Option<(Instant, Offered)>>,
@@ -88,7 +89,7 @@ impl Connection {
             Way::Http { url } => (dial(client, reach, place, url).await?, None),
         };
         let (ended, listed) = (AtomicBool::new(false), Mutex::new(None));
-        Ok(Self { service, running, changed, ended, listed })
+        Ok(Self { service, running, terms: place.terms.clone(), changed, ended, listed })
     }
 
     /// Whether it can still be used.
@@ -104,32 +105,42 @@ impl Connection {
         }
     }
 
-    /// What the server offers, asked again where it may have changed.
+    /// What the server offers, asked again where it may have changed: it said so, it never says so, or said nothing for
+    /// long.
     ///
     /// # Errors
     /// A sentence: it does not answer.
     pub(super) async fn offered(&self) -> Result<Offered, String> {
         let mut listed = self.listed.lock().await;
-        let fresh = !self.changed.swap(false, Ordering::AcqRel);
+        let fresh = !self.changed.swap(false, Ordering::AcqRel) && self.says_changes();
         if let Some((since, offered)) = listed.as_ref().filter(|_| fresh)
             && since.elapsed() < LIST_MAX
         {
             return Ok(offered.clone());
         }
         *listed = None;
-        let tools = timeout(CONNECT_MAX, self.service.peer().list_all_tools()).await;
-        let tools = tools.map_err(|_| late(CONNECT_MAX))?.map_err(|error| said(&error))?;
+        let most = self.terms.connect();
+        let tools = timeout(most, self.service.peer().list_all_tools()).await;
+        let tools = tools.map_err(|_| late(most))?.map_err(|error| said(&error))?;
         let offered: Offered = tools.iter().map(|tool| (tool.name.to_string(), defined(tool))).collect();
         *listed = Some((Instant::now(), offered.clone()));
         drop(listed);
         Ok(offered)
     }
 
+    /// Whether the server promises to say when its tools change.
+    fn says_changes(&self) -> bool {
+        let info = self.service.peer_info();
+        let tools = info.as_ref().and_then(|info| info.capabilities.tools.as_ref());
+        tools.is_some_and(|tools| tools.list_changed == Some(true))
+    }
+
     /// Calls a tool, once: what the server asks for in return is not given.
     ///
     /// # Errors
     /// A sentence: it does not answer, or not with a result.
-    pub(super) async fn call(&self, tool: &str, arguments: &Value, most: Duration) -> Result<ToolResult, String> {
+    pub(super) async fn call(&self, tool: &str, arguments: &Value) -> Result<ToolResult, String> {
+        let most = self.terms.call();
         let mut params = CallToolRequestParams::new(tool.to_owned());
         params.arguments = arguments.as_object().cloned();
         let Ok(answered) = timeout(most, self.service.peer().call_tool_once(params)).await else {
@@ -222,7 +233,7 @@ async fn start(
         command: command.iter().map(Into::into).collect(),
         directory,
         environment: place.secret.environment.clone().into_iter().collect(),
-        confined: None,
+        confined: place.terms.network(),
         time: Duration::ZERO,
     };
     let not_started = |error: &dyn std::fmt::Display| format!("The MCP server cannot be started: {error}.");
@@ -245,7 +256,8 @@ async fn start(
         }
     });
     let transport = rmcp::transport::async_rw::AsyncRwTransport::new_client(stdout, stdin);
-    let serving = timeout(CONNECT_MAX, client.serve(transport.with_max_line_length(MESSAGE_BYTES_MAX))).await;
+    let most = place.terms.connect();
+    let serving = timeout(most, client.serve(transport.with_max_line_length(MESSAGE_BYTES_MAX))).await;
     match serving {
         Ok(Ok(service)) => Ok((service, running)),
         Ok(Err(error)) => {
@@ -255,7 +267,7 @@ async fn start(
             let said = redact_text(String::from_utf8_lossy(&said).trim());
             Err(not_started(&if said.is_empty() { redact_text(&error.to_string()) } else { said }))
         }
-        Err(_) => Err(late(CONNECT_MAX)),
+        Err(_) => Err(late(most)),
     }
 }
 
@@ -267,7 +279,8 @@ async fn dial(
 ) -> Result<RunningService<RoleClient, Client>, String> {
     let unreachable = |error: &dyn std::fmt::Display| format!("The MCP server cannot be reached: {error}.");
     dialer::address(url, reach).map_err(|barred| unreachable(&barred))?;
-    let http = dialer::streaming(reach, CONNECT_MAX).map_err(|error| unreachable(&error))?;
+    let most = place.terms.connect();
+    let http = dialer::streaming(reach, most).map_err(|error| unreachable(&error))?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url)
         .max_sse_event_size(MESSAGE_BYTES_MAX)
         .max_json_response_size(MESSAGE_BYTES_MAX)
@@ -277,6 +290,6 @@ async fn dial(
         config = config.auth_header(token.clone());
     }
     let transport = StreamableHttpClientTransport::with_client(http, config);
-    let serving = timeout(CONNECT_MAX, client.serve(transport)).await;
-    serving.map_err(|_| late(CONNECT_MAX))?.map_err(|error| unreachable(&redact_text(&error.to_string())))
+    let serving = timeout(most, client.serve(transport)).await;
+    serving.map_err(|_| late(most))?.map_err(|error| unreachable(&redact_text(&error.to_string())))
 }

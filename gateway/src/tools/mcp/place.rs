@@ -1,13 +1,15 @@
 //! How an MCP server is reached, as it is kept: what anybody may read is JSON, what nobody may is sealed under the
 //! deployment's key.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use midwatch_engine::{EngineError, secrets::Secrets};
 use serde::{Deserialize, Serialize};
 
+use super::{CALL_MAX, CONNECT_MAX};
 use crate::{
+    child::Network,
     dialer::{Reach, address},
     redact::redact_text,
 };
@@ -28,6 +30,50 @@ pub enum Way {
     },
 }
 
+/// What a server is held to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// How long it may take to be there, and for each call, in seconds; 30 and 55 where that is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
+    /// Its program touches nothing but the Bot's workspace and the system's programs, and over the network what this
+    /// says: `none` over TCP, or `any`. Where it is not said it may do all that Midwatch's account may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<String>,
+}
+
+impl Terms {
+    fn check(&self, way: &Way) -> Result<(), String> {
+        let most = u32::try_from(CALL_MAX.as_secs()).unwrap_or(u32::MAX);
+        if self.timeout_s.is_some_and(|timeout| !(1..=most).contains(&timeout)) {
+            return Err(format!("a server's time-out is 1 to {most} s"));
+        }
+        match (&self.confined, way) {
+            (None, _) => Ok(()),
+            (Some(_), Way::Http { .. }) => Err("only a program of this machine can be confined".to_owned()),
+            (Some(network), Way::Stdio { .. }) if Network::parse(network).is_some() => Ok(()),
+            (Some(network), Way::Stdio { .. }) => {
+                Err(format!("a program is confined to `none` or `any`, not `{network}`"))
+            }
+        }
+    }
+
+    /// How long it may take to be there.
+    pub(super) fn connect(&self) -> Duration {
+        self.timeout_s.map_or(CONNECT_MAX, |timeout| CONNECT_MAX.min(Duration::from_secs(timeout.into())))
+    }
+
+    /// How long a call may take.
+    pub(super) fn call(&self) -> Duration {
+        self.timeout_s.map_or(CALL_MAX, |timeout| Duration::from_secs(timeout.into()))
+    }
+
+    /// What its program may reach over the network, where it is confined. One that cannot be read is confined most.
+    pub(super) fn network(&self) -> Option<Network> {
+        self.confined.as_deref().map(|word| Network::parse(word).unwrap_or(Network::None))
+    }
+}
+
 /// A server to make known.
 #[derive(Clone, Debug)]
 pub struct NewPlace {
@@ -37,12 +83,15 @@ pub struct NewPlace {
     pub environment: BTreeMap<String, String>,
     /// What it is shown as a bearer, over HTTP.
     pub token: Option<String>,
+    /// What it is held to.
+    pub terms: Terms,
 }
 
 /// A server that can be reached.
 #[derive(Clone)]
 pub struct Place {
     pub(super) way: Way,
+    pub(super) terms: Terms,
     pub(super) secret: Secret,
 }
 
@@ -66,6 +115,8 @@ pub(super) struct Secret {
 struct Kept {
     #[serde(flatten)]
     way: Way,
+    #[serde(flatten)]
+    terms: Terms,
     /// The names of the variables, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     variables: Vec<String>,
@@ -79,6 +130,7 @@ impl NewPlace {
     /// # Errors
     /// A sentence: what is wrong with it, or that it holds a secret where it can be read.
     pub fn kept(&self, server: &str, secrets: &Secrets, nonce: [u8; 24]) -> Result<String, String> {
+        self.terms.check(&self.way)?;
         match &self.way {
             Way::Stdio { command } => {
                 if command.first().is_none_or(|program| program.is_empty()) {
@@ -106,7 +158,8 @@ impl NewPlace {
         }
         let secret = Secret { environment: self.environment.clone(), token: self.token.clone() };
         let sealed = if secret == Secret::default() { None } else { Some(seal(server, &secret, secrets, nonce)?) };
-        let kept = Kept { way: self.way.clone(), variables: self.environment.keys().cloned().collect(), sealed };
+        let variables = self.environment.keys().cloned().collect();
+        let kept = Kept { way: self.way.clone(), terms: self.terms.clone(), variables, sealed };
         serde_json::to_string(&kept).map_err(|error| error.to_string())
     }
 
@@ -114,7 +167,7 @@ impl NewPlace {
     #[must_use]
     pub fn place(&self) -> Place {
         let secret = Secret { environment: self.environment.clone(), token: self.token.clone() };
-        Place { way: self.way.clone(), secret }
+        Place { way: self.way.clone(), terms: self.terms.clone(), secret }
     }
 }
 
@@ -140,7 +193,7 @@ impl Place {
                 serde_json::from_str(&text).map_err(|error| format!("MCP server {server}: {error}"))?
             }
         };
-        Ok(Self { way: kept.way, secret })
+        Ok(Self { way: kept.way, terms: kept.terms, secret })
     }
 
     /// How it is reached, for people, of what was kept. No secret stands there.
@@ -162,7 +215,7 @@ mod tests {
     use super::*;
 
     fn new(way: Way) -> NewPlace {
-        NewPlace { way, environment: BTreeMap::new(), token: None }
+        NewPlace { way, environment: BTreeMap::new(), token: None, terms: Terms::default() }
     }
 
     #[test]
@@ -191,5 +244,20 @@ mod tests {
         assert!(refused(Way::Http { url: "https://u:p@mcp.example/".to_owned() }));
         assert!(refused(Way::Http { url: "ftp://mcp.example/".to_owned() }));
         assert!(refused(Way::Stdio { command: vec![] }));
+    }
+
+    #[test]
+    fn terms_are_kept_and_what_cannot_be_held_is_refused() {
+        let secrets = Secrets::derive(&[1; 32]);
+        let program = || Way::Stdio { command: vec!["server".to_owned()] };
+        let web = || Way::Http { url: "https://mcp.example/".to_owned() };
+        let terms = |timeout_s, confined: Option<&str>| Terms { timeout_s, confined: confined.map(str::to_owned) };
+        let kept = |way, terms| NewPlace { terms, ..new(way) }.kept("s", &secrets, [0; 24]);
+        let good = kept(program(), terms(Some(5), Some("none"))).unwrap();
+        let place = Place::read("s", &good, &secrets).unwrap();
+        assert_eq!((place.terms.connect(), place.terms.network()), (Duration::from_secs(5), Some(Network::None)));
+        assert!(kept(program(), Terms::default()).unwrap().len() < good.len());
+        assert!(kept(program(), terms(Some(0), None)).is_err() && kept(program(), terms(Some(56), None)).is_err());
+        assert!(kept(program(), terms(None, Some("some"))).is_err() && kept(web(), terms(None, Some("any"))).is_err());
     }
 }

@@ -36,6 +36,7 @@ fn paths(story: &Story) -> Vec<String> {
         "/deliveries?since=yesterday".to_owned(),
         "/redeliveries".to_owned(),
         "/notices".to_owned(),
+        "/mcp-servers".to_owned(),
         format!("/deliveries/{sample}"),
         format!("/bots/{bot}"),
         format!("/audit?q=run:{run}"),
