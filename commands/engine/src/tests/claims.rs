@@ -26,7 +26,7 @@ async fn a_window_that_many_look_at_is_run_once() {
     for place in Place::each().await {
         let engines = [place.engine().await, place.engine().await, place.engine().await];
         let bot = bot(&engines[0]).await;
-        let (schedule, at) = once_in(&engines[0], 1).await;
+        let (schedule, at) = once_in(&engines[0], 3).await;
         let id = routine(&engines[0], bot, &schedule).await;
         super::support::until("due", async || engines[0].log().store_time().await.unwrap() >= at).await;
         let ticks = (0..12).map(|n| engines[n % 3].tick(id));

@@ -29,7 +29,7 @@ async fn a_window_nobody_was_there_for_is_recorded_as_missed_once() {
     for place in Place::each().await {
         let engines = [place.engine().await, place.engine().await];
         let bot = bot(&engines[0]).await;
-        let (schedule, at) = once_in(&engines[0], 1).await;
+        let (schedule, at) = once_in(&engines[0], 3).await;
         let mut new = new_routine(bot, &schedule);
         new.limits.grace_s = 0;
         let id = engines[0].create_routine(&new, &me(), None).await.unwrap().value;
@@ -180,7 +180,7 @@ async fn a_window_that_is_written_just_before_it_is_due_is_not_late() {
         roles.tasks.spawn(crate::runner::run(two.clone(), super::support::at_once(), roles.stopped.clone()));
         let bot = bot(&two).await;
         for _ in 0..3 {
-            let (schedule, at) = once_in(&two, 1).await;
+            let (schedule, at) = once_in(&two, 3).await;
             let id = routine(&two, bot, &schedule).await;
             until("claimed", async || on_routine(&two, id).await.len() >= 2).await;
             let late = two.log().store_time().await.unwrap().since(at);
