@@ -225,7 +225,7 @@ fn people_and_tokens() {
     let token = home.json(&["token", "add", "--name", "ci", "--role", "admin"]);
     assert_eq!(keys(&token), ["id", "secret"]);
     let listed = home.json(&["token", "list"]);
-    assert_eq!(keys(&listed[0]), ["id", "issued_at", "issued_by", "name", "revoked_at", "role"]);
+    assert_eq!(keys(&listed[0]), ["bot", "id", "issued_at", "issued_by", "name", "revoked_at", "role"]);
     home.json(&["token", "revoke", token["id"].as_str().unwrap()]);
     assert!(home.json(&["token", "list"])[0]["revoked_at"].is_string());
 }
