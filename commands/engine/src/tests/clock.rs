@@ -93,6 +93,9 @@ async fn stored(engine: &Engine, schedule: &str, work: Option<Work>) -> RoutineI
 async fn a_routine_that_cannot_be_evaluated_is_suspended_and_the_others_go_on() {
     for place in Place::each().await {
         let engine = place.engine().await;
+        // Its next window is due with the next minute, which must not begin meanwhile.
+        let early = async || engine.log().store_time().await.unwrap().seconds().rem_euclid(60) < 50;
+        until("early in a minute", early).await;
         let work = Work { instruction: Some("x".to_owned()), recording: None };
         let unreadable = stored(&engine, r#"{"kind":"weekly","zone":"Mars/Olympus"}"#, Some(work)).await;
         let minutes = r#"{"kind":"every","zone":"UTC","minutes":1,"anchor":"2026-01-01T00:00:00Z"}"#;
@@ -180,7 +183,7 @@ async fn a_window_that_is_written_just_before_it_is_due_is_not_late() {
         roles.tasks.spawn(crate::runner::run(two.clone(), super::support::at_once(), roles.stopped.clone()));
         let bot = bot(&two).await;
         for _ in 0..3 {
-            let (schedule, at) = once_in(&two, 3).await;
+            let (schedule, at) = once_in(&two, 1).await;
             let id = routine(&two, bot, &schedule).await;
             until("claimed", async || on_routine(&two, id).await.len() >= 2).await;
             let late = two.log().store_time().await.unwrap().since(at);
