@@ -86,6 +86,8 @@ async fn a_boundary_is_checked_and_published_once() {
 async fn a_boundary_that_is_refused_says_where_and_why() {
     let server = Server::start().await;
     server.bot().await;
+    // Which arguments there are is known from the tools of the Bots that the projections know.
+    midwatch_engine::projector::catch_up(&server.engine).await.unwrap();
     for (document, rule_id, words) in [
         (json!({"rules": [rule("a", "true"), rule("b", "tool.name ==")]}), json!("b"), ""),
         (json!({"rules": [rule("a", "tool.nme == 'x'")]}), json!("a"), "name"),

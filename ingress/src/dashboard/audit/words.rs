@@ -89,6 +89,7 @@ fn of_senders_and_people(event: &str) -> Option<&'static str> {
         "user.signed_in" => "Signed in",
         "user.signed_out" => "Signed out",
         "user.token_issued" => "API token made",
+        "user.bot_token_issued" => "Token of a Bot made",
         "user.token_revoked" => "API token revoked",
         "user.revoked" => "Person revoked",
         "user.evidence_granted" => "May read what was sent and told",
